@@ -1,0 +1,189 @@
+#include "client/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "base/paths.h"
+
+namespace berth::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kStartPatience{5000};
+constexpr milliseconds kRivalPatience{1000};  // ours has ended; another run's daemon may be about to answer
+
+std::string absolute(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path whole = std::filesystem::absolute(path, ignored);
+  return whole.empty() ? path : whole.lexically_normal().string();
+}
+
+// The environment for berthd, which runs in "/": relative paths in it are made absolute.
+std::vector<std::string> daemon_environment() {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry; ++entry) {
+    std::string text = *entry;
+    for (std::string name : {"BERTH_CONFIG=", "BERTH_DRIVER=", "BERTH_SIM_DIR="}) {
+      if (text.rfind(name, 0) != 0) continue;
+      std::string value = text.substr(name.size());
+      if (value.find('/') != std::string::npos) text = name + absolute(value);
+    }
+    result.push_back(std::move(text));
+  }
+  return result;
+}
+
+std::vector<char*> pointers(std::vector<std::string>* texts) {
+  std::vector<char*> result;
+  for (std::string& text : *texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+struct DaemonExec {
+  const char* path;
+  char** argv;
+  char** envp;
+  int null_fd, log_fd, report_fd;
+};
+
+// In the forked child: only async-signal-safe calls. Reports an exec that failed as its errno.
+[[noreturn]] void become_daemon(const DaemonExec& exec) {
+  ::setsid();
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  ::dup2(exec.null_fd, 0);
+  ::dup2(exec.null_fd, 1);
+  ::dup2(exec.log_fd, 2);
+  // A daemon must not keep the pipes and locks of the shell that happened to start it.
+  int report = exec.report_fd;
+  if (report != 3) ::dup3(report, 3, O_CLOEXEC), report = 3;
+#ifdef SYS_close_range
+  bool closed = ::syscall(SYS_close_range, 4u, ~0u, 0u) == 0;
+#else
+  bool closed = false;
+#endif
+  if (!closed)
+    for (int fd = 4, last = static_cast<int>(::sysconf(_SC_OPEN_MAX)); fd < last && fd < 65536; ++fd) ::close(fd);
+  if (::chdir("/") == 0) ::execve(exec.path, exec.argv, exec.envp);
+  int error = errno;
+  if (::write(report, &error, sizeof error) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+Error no_log(const std::string& socket, const std::string& log) {
+  return {"internal", "cannot write " + log + ": " + std::strerror(errno) +
+                          "; the daemon's socket " + socket + " needs a folder of yours: set BERTH_SOCKET"};
+}
+
+}  // namespace
+
+std::string daemon_log(const std::string& socket) {
+  size_t slash = socket.rfind('/');
+  return (slash == std::string::npos ? std::string(".") : socket.substr(0, slash)) + "/berthd.log";
+}
+
+std::string last_line_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  std::streamoff size = in.tellg(), from = size > 4096 ? size - 4096 : 0;
+  in.seekg(from);
+  std::string line, last;
+  while (std::getline(in, line))
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  return last.size() > 400 ? last.substr(0, 400) + "..." : last;
+}
+
+Result<std::string> own_socket() {
+  auto candidates = socket_candidates();
+  if (!candidates) return candidates.error();
+  return absolute(candidates->back());
+}
+
+Result<Connection> connect_daemon() {
+  auto candidates = socket_candidates();
+  if (!candidates) return candidates.error();
+  Error last{"unreachable", "no daemon answers"};
+  for (const std::string& socket : *candidates) {
+    auto connection = Connection::open(absolute(socket));
+    if (connection || connection.error().code != "unreachable") return connection;
+    last = connection.error();
+  }
+  return last;
+}
+
+Result<pid_t> spawn_daemon(const std::string& socket) {
+  std::string log = daemon_log(socket);
+  UniqueFd log_fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!log_fd) return no_log(socket, log);
+  UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  int ends[2];
+  if (!null_fd || ::pipe2(ends, O_CLOEXEC) != 0)
+    return Error{"internal", std::string("cannot start the daemon: ") + std::strerror(errno)};
+  UniqueFd reader(ends[0]), writer(ends[1]);
+
+  std::string path = executable_folder() + "/berthd";
+  std::vector<std::string> words{path, "--socket", socket}, environment = daemon_environment();
+  std::vector<char*> argv = pointers(&words), envp = pointers(&environment);
+  pid_t pid = ::fork();
+  if (pid < 0) return Error{"internal", std::string("cannot start the daemon: ") + std::strerror(errno)};
+  if (pid == 0)
+    become_daemon({path.c_str(), argv.data(), envp.data(), null_fd.get(), log_fd.get(), writer.get()});
+
+  writer.reset();
+  int error = 0;
+  ssize_t got;
+  do got = ::read(reader.get(), &error, sizeof error);
+  while (got < 0 && errno == EINTR);
+  if (got == 0) return pid;  // closed by a successful exec
+  ::waitpid(pid, nullptr, 0);
+  return Error{"internal", "cannot start the daemon " + path + ": " + std::strerror(error)};
+}
+
+Result<Connection> connect_or_start_daemon(pid_t* started) {
+  if (started) *started = 0;
+  auto connection = connect_daemon();
+  if (connection || connection.error().code != "unreachable") return connection;
+  auto socket = own_socket();
+  if (!socket) return socket.error();
+  // What is in the way and no daemon can mend (a foreign file, no permission) is told at once by a second look.
+  auto direct = Connection::open(*socket);
+  if (!direct && direct.error().code != "unreachable") return direct.error();
+
+  auto pid = spawn_daemon(*socket);
+  if (!pid) return pid.error();
+  bool alive = true;
+  auto deadline = steady_clock::now() + kStartPatience;
+  for (milliseconds pause{2}; steady_clock::now() < deadline; pause = std::min(pause * 2, milliseconds(50))) {
+    direct = Connection::open(*socket);
+    if (direct) {
+      if (alive && started) *started = *pid;
+      return direct;
+    }
+    if (alive && ::waitpid(*pid, nullptr, WNOHANG) == *pid) {
+      alive = false;
+      deadline = std::min(deadline, steady_clock::now() + kRivalPatience);
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  std::string log = daemon_log(*socket), word = last_line_of(log);
+  return Error{"internal", std::string("the daemon ") + (alive ? "does not answer at " + *socket : "did not start") +
+                               (word.empty() ? "" : ": " + word) + " (log: " + log + ")"};
+}
+
+}  // namespace berth::client
