@@ -6,7 +6,8 @@
 
 Everything that the list of names can tell is made here, so that no flavour of a call can be forgotten:
   X_rows.h          the rows as an enumeration, with class, cooperative, capture_safe
-  X_forwarders.S    exported assembly entries of forward, gate and refuse rows, and the slot table
+  X_forwarders.S    exported assembly entries of forward, gate and refuse rows, the slot table (real addresses) and the
+                    table of our entries that must not be bypassed (0 for forward rows)
   X_real.h          typed calls of the real library through the slots, for every declared function
   X_intercepts.h    what hand-written bodies must look like: the class decides the guard they are handed
   X_exports.cpp     exported C++ entries of intercept rows: guard, then body
@@ -139,13 +140,16 @@ class Library:
                 lines.append(f"BERTH_{r.becomes.upper()} {r.name}, {index}\n")
         lines.append("\nBERTH_TABLE_BEGIN\n")
         lines += [f"BERTH_SLOT {index}\n" for index in range(len(self.rows))]
+        lines.append(f"\nBERTH_ENTRIES_BEGIN berth_{self.key}_entries\n")
+        lines += [f"BERTH_ENTRY_OF {r.name if r.becomes != 'forward' else 0}\n" for r in self.rows]
         return "".join(lines + ["BERTH_TABLE_END\n"])
 
     def real_header(self):
         key = self.key
         lines = [self.banner(), "// Calls of the real library. No lock of ours may be held across one.\n#pragma once\n",
                  f'#include "abi/{self.api}"\n#include "abi/generated/{key}_rows.h"\n\n',
-                 f'extern "C" __attribute__((visibility("hidden"))) void* berth_{key}_slots[];\n\n',
+                 f'extern "C" __attribute__((visibility("hidden"))) void* berth_{key}_slots[];\n'
+                 f'extern "C" __attribute__((visibility("hidden"))) void* const berth_{key}_entries[];\n\n',
                  f"namespace berth::real {{\n\n",
                  f"template <class Function>\ninline Function {key}_slot(abi::{key}::Row row) {{\n"
                  f"  return reinterpret_cast<Function>(__atomic_load_n(&berth_{key}_slots[static_cast<int>(row)], __ATOMIC_ACQUIRE));\n}}\n\n"]
@@ -181,14 +185,7 @@ class Library:
                          f"  shim::{GUARDS[r.cls]} call;\n"
                          f"  if (call.bypass()) return real::{r.name}({args});\n"
                          f"  return shim::intercept::{r.body}(call, &real::{r.name}{', ' + args if args else ''});\n}}\n")
-        lines.append(f"\nnamespace berth::shim {{\n// Our entries by row, for the rows that must not be bypassed; null for the others.\n"
-                     f'extern "C" {{\n')
-        lines += [f"void {r.name}();\n" for r in self.rows if r.becomes in ("gate", "refuse")]
-        lines.append("}\n"
-                     f"void* {key}_entry(abi::{key}::Row row) {{\n  switch (row) {{\n")
-        lines += [f"    case abi::{key}::Row::{r.name}: return reinterpret_cast<void*>(&::{r.name});\n"
-                  for r in self.rows if r.becomes != "forward"]
-        return "".join(lines + ["    default: return nullptr;\n  }\n}\n}  // namespace berth::shim\n"])
+        return "".join(lines)
 
     def map(self):
         return (self.banner("#") + "{\n  global:\n" + "".join(f"    {r.name};\n" for r in self.rows)

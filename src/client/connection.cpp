@@ -26,9 +26,9 @@ Error cannot_connect(const std::string& socket, int error) {
       return {"unreachable", "you may not use the daemon at " + socket};
     case EPROTOTYPE:
     case ENOTSOCK:
-      return {"unreachable", socket + " is not berth's socket; remove it, or set BERTH_SOCKET to another path"};
+      return {"internal", socket + " is not berth's socket; remove it, or set BERTH_SOCKET to another path"};
     case EAGAIN:
-      return {"unreachable", "the daemon at " + socket + " does not answer; is it stopped?"};
+      return {"timeout", "the daemon at " + socket + " does not answer; is it stopped?"};
     default:
       return {"unreachable", "cannot connect to " + socket + ": " + std::strerror(error)};
   }

@@ -98,11 +98,11 @@ std::string daemon_log(const std::string& socket) {
   return (slash == std::string::npos ? std::string(".") : socket.substr(0, slash)) + "/berthd.log";
 }
 
-std::string last_line_of(const std::string& file) {
+std::string last_line_of(const std::string& file, uint64_t from) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) return "";
-  std::streamoff size = in.tellg(), from = size > 4096 ? size - 4096 : 0;
-  in.seekg(from);
+  std::streamoff size = in.tellg();
+  in.seekg(std::max(static_cast<std::streamoff>(from), size - 4096));
   std::string line, last;
   while (std::getline(in, line))
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
@@ -161,19 +161,20 @@ Result<Connection> connect_or_start_daemon(pid_t* started) {
   if (connection || connection.error().code != "unreachable") return connection;
   auto socket = own_socket();
   if (!socket) return socket.error();
-  // What is in the way and no daemon can mend (a foreign file, no permission) is told at once by a second look.
-  auto direct = Connection::open(*socket);
-  if (!direct && direct.error().code != "unreachable") return direct.error();
+  std::string log = daemon_log(*socket);
+  std::error_code none_yet;
+  uint64_t log_size = std::filesystem::file_size(log, none_yet);
+  if (none_yet) log_size = 0;
 
   auto pid = spawn_daemon(*socket);
   if (!pid) return pid.error();
   bool alive = true;
   auto deadline = steady_clock::now() + kStartPatience;
   for (milliseconds pause{2}; steady_clock::now() < deadline; pause = std::min(pause * 2, milliseconds(50))) {
-    direct = Connection::open(*socket);
-    if (direct) {
+    connection = Connection::open(*socket);
+    if (connection) {
       if (alive && started) *started = *pid;
-      return direct;
+      return connection;
     }
     if (alive && ::waitpid(*pid, nullptr, WNOHANG) == *pid) {
       alive = false;
@@ -181,7 +182,7 @@ Result<Connection> connect_or_start_daemon(pid_t* started) {
     }
     std::this_thread::sleep_for(pause);
   }
-  std::string log = daemon_log(*socket), word = last_line_of(log);
+  std::string word = last_line_of(log, log_size);
   return Error{"internal", std::string("the daemon ") + (alive ? "does not answer at " + *socket : "did not start") +
                                (word.empty() ? "" : ": " + word) + " (log: " + log + ")"};
 }

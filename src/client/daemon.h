@@ -26,7 +26,7 @@ Result<pid_t> spawn_daemon(const std::string& socket);
 // <folder of socket>/berthd.log
 std::string daemon_log(const std::string& socket);
 
-// berthd's last word, for messages ("" if it said nothing).
-std::string last_line_of(const std::string& file);
+// The last line that `file` has behind its first `from` bytes: berthd's last word, for messages ("" if there is none).
+std::string last_line_of(const std::string& file, uint64_t from = 0);
 
 }  // namespace berth::client

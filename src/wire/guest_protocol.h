@@ -48,7 +48,7 @@ enum class Kind : uint32_t {
   physical,  // VMM handles (cuMemCreate)
   array,     // arrays and mipmapped arrays
   graph,     // memory nodes of instantiated graphs
-  imported,  // imports whose exporter the daemon doesn't know: charged to the importer
+  imported,  // of another process: charged to that one, so never part of `used`; NVML may list it here too
   overhead,  // contexts, modules, stacks: learned, then corrected through NVML
   count,
 };
@@ -105,13 +105,18 @@ struct Holdings {
   uint32_t pad;
 };
 
+enum class Force : uint32_t {
+  none = 0,
+  first_context = 1,  // granted above the quota if the job has no other overhead: a small quota must still start
+  taken = 2,          // the driver has taken it already: goes on the account whatever the quota says
+};
 struct Reserve {
   static constexpr MessageType kType = MessageType::reserve;
   Header header;
   uint32_t device;
   Kind kind;
-  uint64_t bytes;     // for Kind::overhead 0 means "one context; you know what it costs"
-  uint32_t first_context;  // 1: may pass the quota if the job has no other context (a small quota must still start)
+  uint64_t bytes;  // for Kind::overhead 0 means "one context; you know what it costs"
+  Force force;
   uint32_t pad;
 };
 

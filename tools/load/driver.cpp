@@ -68,7 +68,7 @@ std::string Driver::describe(CUresult code) const {
 Driver open_driver(Lookup lookup) {
   void* library = open_library();
   Driver driver;
-#define X(name)                                                                             \
+#define X(name)                                                                          \
   driver.name = reinterpret_cast<decltype(&::name)>(find_entry(library, #name, lookup)); \
   if (!driver.name) throw Error{"internal", "the CUDA driver has no " #name "; berth-load needs driver 450 or newer"};
   BERTH_LOAD_CALLS(X)

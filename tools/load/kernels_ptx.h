@@ -1,5 +1,5 @@
-// The device code of berth-load, written by hand so that no CUDA compiler is needed. The simulated GPU executes these five
-// entries natively, by name; tests load the same text. All are grid-stride.
+// The device code of berth-load, written by hand so that no CUDA compiler is needed. The simulated GPU executes these
+// five entries natively, by name; tests load the same text. All are grid-stride.
 //   berth_fill(u64 ptr, u64 words, u32 seed)                   words[i] = pattern_word(seed, i), see memory.h
 //   berth_check(u64 ptr, u64 words, u32 seed, u64 errors_ptr)  adds the number of words that differ to the u32 *errors
 //   berth_spin(u64 nanoseconds)                                every thread is busy for that long

@@ -44,9 +44,9 @@ class Memory {
   // One more allocation of at least `bytes`; a refusal leaves everything as it was.
   std::optional<Refusal> add(uint64_t bytes);
 
-  // A pattern over the first and the last `edge` bytes of every allocation (0: over everything); `verify` returns the number of
-  // words that are not what `write` with the same arguments put there. A sample of the words is compared on the host as well,
-  // so that a kernel that does nothing cannot pass.
+  // A pattern over the first and the last `edge` bytes of every allocation (0: over everything); `verify` returns the
+  // number of words that are not what `write` with the same arguments put there. A sample of the words is compared on
+  // the host as well, so that a kernel that does nothing cannot pass.
   void write(uint32_t seed, uint64_t edge);
   uint64_t verify(uint32_t seed, uint64_t edge);
 
@@ -58,6 +58,7 @@ class Memory {
   std::optional<Refusal> allocate_vmm(uint64_t bytes, Block* block);
   std::optional<Refusal> allocate_array(uint64_t bytes, Block* block);
   void release(const Block& block);
+  uint64_t patterned_bytes(size_t index) const;
   uint64_t differing_on_host(CUdeviceptr address, uint64_t words, uint32_t seed);
   void copy_array(const Block& block, uint64_t first_row, uint64_t rows, void* host, bool to_device);
   void write_array(const Block& block, uint32_t seed);
@@ -66,7 +67,6 @@ class Memory {
   Session& session_;
   Kind kind_;
   std::vector<Block> blocks_;
-  CUdeviceptr errors_ = 0;  // the word that berth_check adds to
 };
 
 }  // namespace berth::load

@@ -24,7 +24,8 @@ Session::Session(const Driver& driver, int device) : driver_(driver) {
   int count = 0;
   must(driver_, driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (device < 0 || device >= count)
-    throw Error{"no_device", "there is no device " + std::to_string(device) + ": this program sees " + std::to_string(count)};
+    throw Error{"no_device",
+                "there is no device " + std::to_string(device) + ": this program sees " + std::to_string(count)};
   must(driver_, driver_.cuDeviceGet(&device_, device), "cuDeviceGet");
   char name[256] = "";
   must(driver_, driver_.cuDeviceGetName(name, sizeof name, device_), "cuDeviceGetName");
@@ -33,7 +34,8 @@ Session::Session(const Driver& driver, int device) : driver_(driver) {
   must(driver_, driver_.cuDeviceTotalMem_v2(&total, device_), "cuDeviceTotalMem");
   total_bytes_ = total;
   int processors = 1, threads = 1;
-  must(driver_, driver_.cuDeviceGetAttribute(&processors, abi::kDeviceAttrMultiprocessorCount, device_), "cuDeviceGetAttribute");
+  must(driver_, driver_.cuDeviceGetAttribute(&processors, abi::kDeviceAttrMultiprocessorCount, device_),
+       "cuDeviceGetAttribute");
   must(driver_, driver_.cuDeviceGetAttribute(&threads, abi::kDeviceAttrMaxThreadsPerMultiprocessor, device_),
        "cuDeviceGetAttribute");
   blocks_ = std::max(1u, static_cast<unsigned>(processors) * (static_cast<unsigned>(threads) / kThreads));
@@ -65,7 +67,8 @@ CUfunction Session::function(const char* name) {
 }
 
 void Session::launch(CUfunction function, void** parameters) {
-  must(driver_, driver_.cuLaunchKernel(function, blocks_, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr), "cuLaunchKernel");
+  must(driver_, driver_.cuLaunchKernel(function, blocks_, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr),
+       "cuLaunchKernel");
 }
 
 void Session::fill(CUdeviceptr address, uint64_t words, uint32_t seed) {

@@ -1,5 +1,5 @@
-// One device made ready: primary context, our kernels, a stream. Single-threaded; the context is current on the thread that
-// made the session.
+// One device made ready: primary context, our kernels, a stream. Single-threaded; the context is current on the thread
+// that made the session.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -36,8 +36,6 @@ CUresult cuGLCtxCreate_v2(AllocCall& call, decltype(&::cuGLCtxCreate_v2) real, C
 CUresult cuGetProcAddress(ContextCall& call, decltype(&::cuGetProcAddress) real, const char*, void**, int, uint64_t);
 CUresult cuGetProcAddress_v2(ContextCall& call, decltype(&::cuGetProcAddress_v2) real, const char*, void**, int, uint64_t, CUdriverProcAddressQueryResult*);
 CUresult cuGraphExecDestroy(FreeCall& call, decltype(&::cuGraphExecDestroy) real, CUgraphExec);
-CUresult cuGraphExecUpdate(AllocCall& call, decltype(&::cuGraphExecUpdate) real, CUgraphExec, CUgraph, CUgraphNode*, CUgraphExecUpdateResult*);
-CUresult cuGraphExecUpdate_v2(AllocCall& call, decltype(&::cuGraphExecUpdate_v2) real, CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*);
 CUresult cuGraphInstantiate(AllocCall& call, decltype(&::cuGraphInstantiate) real, CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
 CUresult cuGraphInstantiateWithFlags(AllocCall& call, decltype(&::cuGraphInstantiateWithFlags) real, CUgraphExec*, CUgraph, uint64_t);
 CUresult cuGraphInstantiateWithParams(AllocCall& call, decltype(&::cuGraphInstantiateWithParams) real, CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*);

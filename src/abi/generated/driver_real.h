@@ -5,6 +5,7 @@
 #include "abi/generated/driver_rows.h"
 
 extern "C" __attribute__((visibility("hidden"))) void* berth_driver_slots[];
+extern "C" __attribute__((visibility("hidden"))) void* const berth_driver_entries[];
 
 namespace berth::real {
 

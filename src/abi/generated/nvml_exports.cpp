@@ -79,29 +79,3 @@ extern "C" BERTH_EXPORT nvmlReturn_t nvmlInit_v2() {
   if (call.bypass()) return real::nvmlInit_v2();
   return shim::intercept::nvmlInit_v2(call, &real::nvmlInit_v2);
 }
-
-namespace berth::shim {
-// Our entries by row, for the rows that must not be bypassed; null for the others.
-extern "C" {
-}
-void* nvml_entry(abi::nvml::Row row) {
-  switch (row) {
-    case abi::nvml::Row::nvmlDeviceGetComputeRunningProcesses: return reinterpret_cast<void*>(&::nvmlDeviceGetComputeRunningProcesses);
-    case abi::nvml::Row::nvmlDeviceGetComputeRunningProcesses_v2: return reinterpret_cast<void*>(&::nvmlDeviceGetComputeRunningProcesses_v2);
-    case abi::nvml::Row::nvmlDeviceGetComputeRunningProcesses_v3: return reinterpret_cast<void*>(&::nvmlDeviceGetComputeRunningProcesses_v3);
-    case abi::nvml::Row::nvmlDeviceGetGraphicsRunningProcesses: return reinterpret_cast<void*>(&::nvmlDeviceGetGraphicsRunningProcesses);
-    case abi::nvml::Row::nvmlDeviceGetGraphicsRunningProcesses_v2: return reinterpret_cast<void*>(&::nvmlDeviceGetGraphicsRunningProcesses_v2);
-    case abi::nvml::Row::nvmlDeviceGetGraphicsRunningProcesses_v3: return reinterpret_cast<void*>(&::nvmlDeviceGetGraphicsRunningProcesses_v3);
-    case abi::nvml::Row::nvmlDeviceGetMPSComputeRunningProcesses: return reinterpret_cast<void*>(&::nvmlDeviceGetMPSComputeRunningProcesses);
-    case abi::nvml::Row::nvmlDeviceGetMPSComputeRunningProcesses_v2: return reinterpret_cast<void*>(&::nvmlDeviceGetMPSComputeRunningProcesses_v2);
-    case abi::nvml::Row::nvmlDeviceGetMPSComputeRunningProcesses_v3: return reinterpret_cast<void*>(&::nvmlDeviceGetMPSComputeRunningProcesses_v3);
-    case abi::nvml::Row::nvmlDeviceGetMemoryInfo: return reinterpret_cast<void*>(&::nvmlDeviceGetMemoryInfo);
-    case abi::nvml::Row::nvmlDeviceGetMemoryInfo_v2: return reinterpret_cast<void*>(&::nvmlDeviceGetMemoryInfo_v2);
-    case abi::nvml::Row::nvmlDeviceGetRunningProcessDetailList: return reinterpret_cast<void*>(&::nvmlDeviceGetRunningProcessDetailList);
-    case abi::nvml::Row::nvmlInit: return reinterpret_cast<void*>(&::nvmlInit);
-    case abi::nvml::Row::nvmlInitWithFlags: return reinterpret_cast<void*>(&::nvmlInitWithFlags);
-    case abi::nvml::Row::nvmlInit_v2: return reinterpret_cast<void*>(&::nvmlInit_v2);
-    default: return nullptr;
-  }
-}
-}  // namespace berth::shim

@@ -5,6 +5,7 @@
 #include "abi/generated/nvml_rows.h"
 
 extern "C" __attribute__((visibility("hidden"))) void* berth_nvml_slots[];
+extern "C" __attribute__((visibility("hidden"))) void* const berth_nvml_entries[];
 
 namespace berth::real {
 

@@ -1,0 +1,99 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+
+namespace berth::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "berth lets many unmodified CUDA programs share one GPU as if each had its own.\n"
+    "Try: berth run -m 8G python train.py";
+
+bool takes_value(const CLI::App& run, const std::string& name) {
+  const CLI::Option* option = run.get_option_no_throw(name);
+  return option && option->get_items_expected_min() > 0;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  if (size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
+  return text;
+}
+
+}  // namespace
+
+RunSplit split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments) {
+  size_t at = 0;
+  while (at < arguments.size()) {
+    const std::string& word = arguments[at];
+    if (word.size() < 2 || word[0] != '-') break;
+    if (word == "--") {
+      return {{arguments.begin(), arguments.begin() + static_cast<long>(at)},
+              {arguments.begin() + static_cast<long>(at) + 1, arguments.end()}};
+    }
+    bool alone = word[1] == '-' ? word.find('=') == std::string::npos : word.size() == 2;
+    at += alone && takes_value(run, word) ? 2 : 1;
+  }
+  at = std::min(at, arguments.size());
+  return {{arguments.begin(), arguments.begin() + static_cast<long>(at)},
+          {arguments.begin() + static_cast<long>(at), arguments.end()}};
+}
+
+std::string usage_message(const CLI::ParseError& error, const std::string& command) {
+  std::string text = error.what(), help = "; see berth " + (command.empty() ? "" : command + " ") + "--help";
+  std::string option = text.substr(0, text.find(':'));
+  if (error.get_name() == "ArgumentMismatch" && text.find("required") != std::string::npos)
+    return option + " needs a value" + help;
+  if (error.get_name() == "ExtrasError") {
+    std::string what = text.substr(text.rfind(": ") == std::string::npos ? 0 : text.rfind(": ") + 2);
+    if (command.empty()) return "there is no command '" + what + "'" + help;
+    return "'" + what + "' is not expected here" + help;
+  }
+  if (error.get_name() == "RequiredError" && text.find("ubcommand") != std::string::npos)
+    return (command.empty() ? "a command is missing" : "what to do with berth " + command + " is missing") + help;
+  return replaced(text, " is required", " is missing") + help;
+}
+
+int run_command_line(const std::vector<std::string>& arguments) {
+  CLI::App app(kDescription, "berth");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.set_version_flag("--version", std::string("berth ") + BERTH_VERSION, "show the version");
+  app.get_formatter()->column_width(34);
+  app.require_subcommand(1);
+  Outcome outcome;
+  std::vector<std::string> program;
+  add_run(app, program, &outcome);
+  add_ps(app, &outcome);
+  add_gpus(app, &outcome);
+  add_set(app, &outcome);
+  add_kill(app, &outcome);
+  add_events(app, &outcome);
+  add_daemon(app, &outcome);
+  add_completion(app, &outcome);
+  add_later_commands(app, &outcome);
+
+  std::string command = arguments.empty() || arguments[0][0] == '-' ? "" : arguments[0];
+  if (app.get_subcommands([&](CLI::App* known) { return known->get_name() == command; }).empty()) command.clear();
+  std::vector<std::string> words = arguments;
+  if (command == "run") {
+    RunSplit split = split_run_arguments(*app.get_subcommand("run"), {arguments.begin() + 1, arguments.end()});
+    program = split.command;
+    words = split.options;
+    words.insert(words.begin(), "run");
+  }
+  try {
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    app.parse(words);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    bool json = command != "run" && std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+    int code = fail({"usage", usage_message(error, command)}, json);
+    return command == "run" ? kExitBerth : code;
+  }
+  return outcome.exit_code;
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,20 @@
+#include "cli/query.h"
+
+namespace berth::cli {
+
+Result<Json> ask_daemon(const Json& request, NoDaemon without) {
+  auto connection = without == NoDaemon::start_one ? client::connect_or_start_daemon() : client::connect_daemon();
+  if (!connection) return connection.error();
+  return connection->request(request);
+}
+
+int show(const Result<Json>& reply, bool json, const std::function<std::string(const Json&)>& view) {
+  if (!reply) return fail(reply.error(), json);
+  if (json)
+    print_json(*reply);
+  else
+    print(view(*reply));
+  return kExitOk;
+}
+
+}  // namespace berth::cli

@@ -1,0 +1,77 @@
+#include "cli/run_options.h"
+
+#include "cli/text.h"
+
+namespace berth::cli {
+namespace {
+
+Error later(const std::string& option) { return {"usage", option + " is not available in this version"}; }
+
+}  // namespace
+
+void add_run_options(CLI::App* run, RunOptions* options) {
+  run->usage("Usage: berth run [OPTIONS] [--] COMMAND...\n\nOptions end at COMMAND.");
+  run->add_option("-m,--memory", options->memory,
+                  "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it or with 0 there is none")
+      ->type_name("SIZE|PCT");
+  run->add_option("-n,--name", options->name, "name of the job (COMMAND-1, COMMAND-2 ...)")->type_name("NAME");
+  run->add_option("--device", options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
+  // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
+  run->add_flag("--wait{for ever}", options->wait, "wait for room; with =SECONDS no longer than that");
+  run->add_flag("--strict", options->strict, "end the job if one of its processes uses the GPU without berth");
+  run->add_flag("--isolate", options->isolate,
+                "put berth's library over the driver's files in a mount namespace: for programs that ignore LD_LIBRARY_PATH");
+  run->add_option("-p,--priority", options->priority,
+                  "high, normal or low; stored and shown, GPU time is not scheduled in this version")
+      ->type_name("PRIORITY");
+  run->add_option("-w,--weight", options->weight, "1 to 10000, default 100; stored and shown, as above")->type_name("N");
+  run->add_option("--max-share", options->max_share, "cap on GPU time; stored and shown, as above")->type_name("PCT");
+  run->add_option("-g,--gpus", options->gpus, "virtual devices; not available in this version")->type_name("N");
+  run->add_option("--sharing", options->sharing, "timeslice or mps; not available in this version")->type_name("HOW");
+  run->add_option("--max-slowdown", options->max_slowdown, "not available in this version")->type_name("X");
+  run->add_flag("--swap", options->swap, "not available in this version");
+  run->footer("Exit code: the program's own; 128+N if signal N ended it; 75 no room; 125 berth failed or wrong usage;\n"
+              "126 COMMAND can't be executed; 127 COMMAND not found.");
+}
+
+Result<client::JobRequest> job_request(const RunOptions& options, const std::vector<std::string>& command) {
+  if (!options.gpus.empty()) return later("-g (--gpus)");
+  if (options.swap) return later("--swap");
+  if (!options.sharing.empty()) return later("--sharing");
+  if (!options.max_slowdown.empty()) return later("--max-slowdown");
+  if (command.empty()) return Error{"usage", "the command to run is missing; see berth run --help"};
+
+  client::JobRequest request;
+  request.command = command;
+  request.strict = options.strict;
+  auto memory = check_quota(options.memory);
+  if (!memory) return Error{"usage", "--memory: " + memory.error().message};
+  if (!memory->empty()) request.memory = *memory;
+  auto priority = check_priority(options.priority);
+  if (!priority) return priority.error();
+  request.priority = *priority;
+  auto weight = parse_weight(options.weight);
+  if (!weight) return weight.error();
+  request.weight = *weight;
+  if (!options.max_share.empty()) {
+    auto share = parse_share(options.max_share);
+    if (!share) return share.error();
+    request.max_share_ratio = *share;
+  }
+  if (!options.device.empty()) {
+    auto device = check_device(options.device);
+    if (!device) return device.error();
+    request.device = *device;
+  }
+  if (!options.name.empty()) {
+    auto name = check_job_name(options.name);
+    if (!name) return name.error();
+    request.name = *name;
+  }
+  auto wait = parse_wait(options.wait == "for ever" ? "" : options.wait);
+  if (!wait) return wait.error();
+  request.wait_seconds = *wait;
+  return request;
+}
+
+}  // namespace berth::cli

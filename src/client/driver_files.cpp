@@ -1,0 +1,99 @@
+#include "client/driver_files.h"
+
+#include <elf.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/paths.h"
+
+namespace berth::client {
+namespace {
+
+constexpr const char* kFolders[] = {
+    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64",
+    "/usr/local/cuda/compat", "/run/opengl-driver/lib",
+};
+
+using FileId = std::pair<dev_t, ino_t>;
+
+bool is_library_for_us(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  Elf64_Ehdr header{}, own{};
+  std::ifstream("/proc/self/exe", std::ios::binary).read(reinterpret_cast<char*>(&own), sizeof own);
+  return in.read(reinterpret_cast<char*>(&header), sizeof header) && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+         header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == own.e_machine;
+}
+
+void add(const std::string& path, std::set<FileId>* seen, std::vector<std::string>* files) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if (!is_library_for_us(path) || !seen->insert({info.st_dev, info.st_ino}).second) return;
+  std::error_code error;
+  auto real = std::filesystem::canonical(path, error);
+  files->push_back(error ? path : real.string());
+}
+
+std::vector<std::string> search(const std::string& library, const std::string& chosen, const std::string& cache) {
+  std::set<FileId> seen;
+  struct stat own;
+  if (::stat((library_folder() + "/shim/" + library).c_str(), &own) == 0) seen.insert({own.st_dev, own.st_ino});
+  std::vector<std::string> files;
+  if (!chosen.empty()) add(chosen.substr(0, chosen.rfind('/') + 1) + library, &seen, &files);
+  if (const char* path = std::getenv("LD_LIBRARY_PATH")) {
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (!folder.empty()) add(folder + "/" + library, &seen, &files);
+  }
+  for (const std::string& path : paths_in_loader_cache(cache, library)) add(path, &seen, &files);
+  for (const char* folder : kFolders) add(std::string(folder) + "/" + library, &seen, &files);
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> paths_in_loader_cache(const std::string& cache, const std::string& library) {
+  // The layout of glibc's "glibc-ld.so.cache1.1", which may follow one of the old format; offsets count from its start.
+  static constexpr char kMagic[] = "glibc-ld.so.cache1.1";
+  struct Entry {
+    int32_t flags;
+    uint32_t key, value, os_version;
+    uint64_t hardware;
+  };
+  constexpr size_t kHeader = 48, kCountAt = 20;
+  std::vector<std::string> result;
+  size_t start = cache.find(kMagic);
+  if (start == std::string::npos || cache.size() - start < kHeader) return result;
+  std::string_view body = std::string_view(cache).substr(start);
+  auto text_at = [&](uint32_t offset) {
+    if (offset >= body.size()) return std::string_view();
+    size_t end = body.find('\0', offset);
+    return end == std::string_view::npos ? std::string_view() : body.substr(offset, end - offset);
+  };
+  uint32_t count;
+  std::memcpy(&count, body.data() + kCountAt, sizeof count);
+  for (uint32_t i = 0; i < count && kHeader + (i + 1ull) * sizeof(Entry) <= body.size(); ++i) {
+    Entry entry;
+    std::memcpy(&entry, body.data() + kHeader + i * sizeof(Entry), sizeof entry);
+    if (text_at(entry.key) == library) result.emplace_back(text_at(entry.value));
+  }
+  return result;
+}
+
+DriverFiles find_driver_files() {
+  const char* variable = std::getenv("BERTH_DRIVER");
+  std::string chosen = variable ? variable : "";
+  if (chosen == "sim") chosen = library_folder() + "/sim/libcuda.so.1";
+  std::ifstream in("/etc/ld.so.cache", std::ios::binary);
+  std::string cache((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return {search("libcuda.so.1", chosen, cache), search("libnvidia-ml.so.1", chosen, cache)};
+}
+
+}  // namespace berth::client

@@ -1,0 +1,47 @@
+// The daemon's settings: command line, environment, TOML file, in this order. Everything that berthd reads of its
+// surroundings when it starts is read here.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "policy/admission.h"
+
+namespace berth::daemon {
+
+// A [limits.*] table; what it doesn't say is decided elsewhere.
+struct LimitRow {
+  std::optional<std::string> max_memory;
+  std::optional<uint32_t> max_jobs;
+  std::optional<policy::Priority> max_priority;
+  std::optional<uint32_t> max_weight;
+};
+
+struct Config {
+  std::string file;  // "" = none
+  std::optional<std::string> socket;
+  std::optional<uint64_t> headroom;
+  LimitRow default_limits;
+  std::map<std::string, LimitRow> user_limits, group_limits;
+  size_t keep_events = 1000;
+};
+
+// An unknown key, or a value that is none, is an error with file and line.
+Result<Config> read_config(const std::string& file);
+
+// The user's own row, else the most generous of the user's groups, else the default; key by key. Without any word about
+// it, nobody but root gets a high priority from a system daemon.
+policy::Limits limits_of(const Config& config, const std::string& user, const std::vector<std::string>& groups,
+                         bool system, bool is_root);
+
+struct Settings {
+  std::string socket;
+  std::string state_file;
+  bool system = false;           // serves all users of the machine
+  double idle_seconds = 60;      // a per-user daemon ends so long after its last job; 0 = never
+  Config config;
+};
+
+}  // namespace berth::daemon

@@ -1,0 +1,191 @@
+// NVML through dlopen: one library, opened once and kept.
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "abi/nvml_api.h"
+#include "base/paths.h"
+#include "daemon/gpu_source.h"
+
+namespace berth::daemon {
+namespace {
+
+constexpr const char* kLibrary = "libnvidia-ml.so.1";
+constexpr unsigned kMaxProcesses = 4096;
+
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat first, second;
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+bool is_ours(const std::string& path) { return same_file(path, library_folder() + "/shim/" + kLibrary); }
+
+// Standard homes of the driver's libraries. They come before the loader's search, which may lead to our own library.
+std::vector<std::string> candidates() {
+  const char* driver = std::getenv("BERTH_DRIVER");
+  if (driver && std::strcmp(driver, "sim") == 0) return {library_folder() + "/sim/" + kLibrary};
+  if (driver && *driver) {
+    std::string path = driver;
+    return {path.substr(0, path.rfind('/') + 1) + kLibrary};
+  }
+  std::vector<std::string> paths;
+  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64",
+                             "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/lib/nvidia", "/run/opengl-driver/lib"})
+    paths.push_back(std::string(folder) + "/" + kLibrary);
+  for (std::string_view rest = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : ""; !rest.empty();) {
+    std::string_view folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
+    if (!folder.empty()) paths.push_back(std::string(folder) + "/" + kLibrary);
+  }
+  paths.push_back(kLibrary);
+  return paths;
+}
+
+std::string loaded_path(void* handle) {
+  link_map* map = nullptr;
+  return ::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name ? map->l_name : "";
+}
+
+class NvmlSource : public GpuSource {
+ public:
+  Result<std::vector<GpuInfo>> open() override {
+    if (auto status = load(); !status) return status.error();
+    if (nvmlReturn_t code = init_(); code != NVML_SUCCESS)
+      return Error{"no_device", "the NVIDIA driver does not answer: " + text_of(code) + "; check that nvidia-smi works"};
+    unsigned count = 0;
+    if (nvmlReturn_t code = count_of_(&count); code != NVML_SUCCESS)
+      return Error{"no_device", "the NVIDIA driver does not count its devices: " + text_of(code)};
+    std::vector<GpuInfo> infos;
+    handles_.clear();
+    for (unsigned i = 0; i < count; ++i) {
+      nvmlDevice_t handle = nullptr;
+      char uuid[96] = "", name[96] = "";
+      uint64_t total = 0, used = 0;
+      if (handle_of_(i, &handle) != NVML_SUCCESS || uuid_of_(handle, uuid, sizeof uuid) != NVML_SUCCESS ||
+          !memory_of(handle, &total, &used))
+        return Error{"no_device", "device " + std::to_string(i) + " does not answer; check it with nvidia-smi"};
+      name_of_(handle, name, sizeof name);
+      handles_.push_back(handle);
+      infos.push_back({uuid, name, total});
+    }
+    char version[96] = "";
+    if (driver_version_) driver_version_(version, sizeof version);
+    description_ = std::string("driver ") + version;
+    if (infos.empty()) return Error{"no_device", "the NVIDIA driver has no device"};
+    return infos;
+  }
+
+  Result<std::vector<GpuReading>> read() override {
+    std::vector<GpuReading> readings;
+    for (nvmlDevice_t handle : handles_) {
+      GpuReading reading;
+      uint64_t total = 0;
+      if (!memory_of(handle, &total, &reading.used_bytes)) return Error{"internal", "NVML no longer answers for a device"};
+      reading.lists_processes = processes_of(handle, compute_, &reading) | processes_of(handle, graphics_, &reading);
+      readings.push_back(std::move(reading));
+    }
+    return readings;
+  }
+
+  std::string describe() const override { return description_; }
+
+ private:
+  Status load() {
+    if (library_) return Ok{};
+    for (const std::string& path : candidates()) {
+      if (is_ours(path)) continue;
+      void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!handle) continue;
+      if (is_ours(loaded_path(handle))) continue;  // stays loaded, unused
+      library_ = handle;
+      bool whole = find(&init_, "nvmlInit_v2") && find(&count_of_, "nvmlDeviceGetCount_v2") &&
+                   find(&handle_of_, "nvmlDeviceGetHandleByIndex_v2") && find(&uuid_of_, "nvmlDeviceGetUUID") &&
+                   find(&name_of_, "nvmlDeviceGetName") && find(&memory_, "nvmlDeviceGetMemoryInfo");
+      find(&driver_version_, "nvmlSystemGetDriverVersion");
+      find(&error_text_, "nvmlErrorString");
+      if (!find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v3")) find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v2");
+      if (!find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v3")) find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v2");
+      if (whole) return Ok{};
+      library_ = nullptr;
+    }
+    return Error{"no_device", std::string("no NVIDIA driver here (") + candidates().front() +
+                                  " and the usual places have no usable library); install it, or set BERTH_DRIVER=sim for a simulated GPU"};
+  }
+
+  template <class F>
+  bool find(F* function, const char* name) {
+    *function = reinterpret_cast<F>(::dlsym(library_, name));
+    return *function != nullptr;
+  }
+
+  std::string text_of(nvmlReturn_t code) const {
+    return error_text_ ? error_text_(code) : "error " + std::to_string(static_cast<int>(code));
+  }
+
+  bool memory_of(nvmlDevice_t handle, uint64_t* total, uint64_t* used) const {
+    nvmlMemory_t memory{};
+    if (memory_(handle, &memory) != NVML_SUCCESS) return false;
+    *total = memory.total;
+    *used = memory.total - memory.free;  // what the driver keeps for itself included
+    return true;
+  }
+
+  using ListProcesses = nvmlReturn_t (*)(nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);
+  bool processes_of(nvmlDevice_t handle, ListProcesses list, GpuReading* reading) {
+    if (!list) return false;
+    nvmlReturn_t code;
+    unsigned count;
+    do {
+      count = static_cast<unsigned>(scratch_.size());
+      code = list(handle, &count, scratch_.data());
+      if (code == NVML_ERROR_INSUFFICIENT_SIZE) scratch_.resize(std::min(kMaxProcesses, std::max(count, 16u) * 2));
+    } while (code == NVML_ERROR_INSUFFICIENT_SIZE && count < kMaxProcesses);
+    if (code != NVML_SUCCESS) return false;
+    for (unsigned i = 0; i < count; ++i) {
+      policy::ProcessUse use{static_cast<pid_t>(scratch_[i].pid), scratch_[i].usedGpuMemory};
+      if (scratch_[i].usedGpuMemory == ~0ull) use.bytes.reset();
+      bool twice = false;  // a process that computes and draws is in both lists, with the same figure
+      for (const policy::ProcessUse& other : reading->processes) twice |= other.pid == use.pid;
+      if (!twice) reading->processes.push_back(use);
+    }
+    return true;
+  }
+
+  void* library_ = nullptr;
+  std::vector<nvmlDevice_t> handles_;
+  std::vector<nvmlProcessInfo_t> scratch_ = std::vector<nvmlProcessInfo_t>(64);
+  std::string description_;
+  decltype(&nvmlInit_v2) init_ = nullptr;
+  decltype(&nvmlDeviceGetCount_v2) count_of_ = nullptr;
+  decltype(&nvmlDeviceGetHandleByIndex_v2) handle_of_ = nullptr;
+  decltype(&nvmlDeviceGetUUID) uuid_of_ = nullptr;
+  decltype(&nvmlDeviceGetName) name_of_ = nullptr;
+  decltype(&nvmlDeviceGetMemoryInfo) memory_ = nullptr;
+  decltype(&nvmlSystemGetDriverVersion) driver_version_ = nullptr;
+  decltype(&nvmlErrorString) error_text_ = nullptr;
+  ListProcesses compute_ = nullptr, graphics_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuSource> make_nvml_source() { return std::make_unique<NvmlSource>(); }
+
+bool parse_uuid(std::string_view text, policy::Uuid* uuid) {
+  if (!text.starts_with("GPU-")) return false;
+  size_t digits = 0;
+  uuid->fill(0);
+  for (char c : text.substr(4)) {
+    if (c == '-') continue;
+    int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (value < 0 || digits >= 32) return false;
+    (*uuid)[digits / 2] = static_cast<uint8_t>((*uuid)[digits / 2] << 4 | value);
+    ++digits;
+  }
+  return digits == 32;
+}
+
+}  // namespace berth::daemon

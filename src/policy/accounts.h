@@ -1,0 +1,37 @@
+// The sums that decisions are made on, and the one way to change them.
+#pragma once
+#include "policy/state.h"
+
+namespace berth::policy {
+
+// What a client's account on one device is charged with, overhead included (imports are charged to their exporter);
+// without overhead; without overhead and managed memory, that is what certainly lies in device memory.
+uint64_t held(const Holding& holding);
+uint64_t counted(const Holding& holding);
+uint64_t surely_resident(const Holding& holding);
+
+// Sets one kind of bytes of a client and keeps the sums right. Every change of a holding goes through here.
+void set_bytes(State& state, Client& client, DeviceIndex device, Kind kind, uint64_t bytes);
+
+// What the job holds on to: its quota, or its use where that is more or nothing was promised.
+uint64_t promised(const Job& job, DeviceIndex device);
+
+// Device memory that is neither promised nor used, `but` for one job's part (0: nobody's). The headroom is still in it.
+uint64_t unpromised(const State& state, DeviceIndex device, JobId but = 0);
+
+// What admission can still promise: unpromised less the headroom.
+uint64_t promisable(const State& state, DeviceIndex device, JobId but = 0);
+
+// Device memory in nobody's hands right now.
+uint64_t idle(const State& state, DeviceIndex device);
+
+// What the job could be granted now.
+uint64_t available(const State& state, const Job& job, DeviceIndex device);
+
+// True if the job has a quota on any device.
+bool has_quota(const Job& job);
+
+// Jobs that are running or paused there.
+size_t jobs_on(const State& state, DeviceIndex device);
+
+}  // namespace berth::policy

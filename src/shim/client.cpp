@@ -1,0 +1,201 @@
+#include "shim/client.h"
+
+#include <linux/time_types.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0x2000
+#endif
+
+namespace berth::shim {
+
+using wire::Kind;
+
+// Without a daemon the time gate is open.
+void Client::lose_connection() {
+  connection_.close();
+  __atomic_store_n(&berth_fork_page->gate, nullptr, __ATOMIC_RELEASE);
+}
+
+bool Client::reconnect() {
+  lose_connection();
+  if (refused_) return false;
+  if (!connection_.open(introduction_, &refused_)) return false;
+  page_.store(connection_.page(), std::memory_order_release);
+  __atomic_store_n(&berth_fork_page->gate, &connection_.page()->gate, __ATOMIC_RELEASE);
+  for (uint32_t device = 0; device < introduction_.device_count; ++device) {
+    slack_[device] = 0;
+    for (int kind = 0; kind < static_cast<int>(Kind::count); ++kind) {
+      unsent_[device][kind] = 0;
+      if (!held_[device][kind]) continue;
+      auto holdings = wire::make_message<wire::Holdings>(++sequence_);
+      holdings.device = device;
+      holdings.kind = static_cast<Kind>(kind);
+      holdings.bytes = held_[device][kind];
+      if (!connection_.send(&holdings, sizeof holdings, true)) return false;
+    }
+  }
+  auto last = wire::make_message<wire::Holdings>(++sequence_);
+  last.last = 1;
+  return connection_.send(&last, sizeof last, true);
+}
+
+bool Client::ready() { return connection_.is_ours() || reconnect(); }
+
+void Client::flush_releases() {
+  for (uint32_t device = 0; device < introduction_.device_count; ++device)
+    for (int kind = 0; kind < static_cast<int>(Kind::count); ++kind) {
+      uint64_t& bytes = unsent_[device][kind];
+      if (!bytes) continue;
+      auto release = wire::make_message<wire::Release>(++sequence_);
+      release.device = device;
+      release.kind = static_cast<Kind>(kind);
+      release.bytes = bytes;
+      if (!connection_.send(&release, sizeof release, false)) return;
+      bytes = 0;
+    }
+}
+
+bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted) {
+  *granted = 0;
+  if (device >= wire::kMaxDevices) return true;  // not one that the daemon can know
+  uint64_t until = now_ns() + kDaemonPatienceNs;
+  Locked locked(lock_);
+  for (;;) {
+    if (ready()) {
+      flush_releases();
+      auto reserve = wire::make_message<wire::Reserve>(++sequence_);
+      reserve.device = device;
+      reserve.kind = kind;
+      reserve.bytes = bytes;
+      reserve.force = force;
+      wire::Grant grant;
+      if (connection_.send(&reserve, sizeof reserve, true) && connection_.receive(&grant, sizeof grant, sequence_) &&
+          wire::check_message<wire::Grant>(&grant, sizeof grant)) {
+        if (grant.status != wire::GrantStatus::granted) return false;
+        held_[device][static_cast<int>(kind)] += grant.bytes;
+        *granted = grant.bytes;
+        return true;
+      }
+      lose_connection();
+    }
+    if (force == wire::Force::taken || slack_[device] >= bytes) {
+      uint64_t from_slack = slack_[device] < bytes ? slack_[device] : bytes;
+      slack_[device] -= from_slack;
+      held_[device][static_cast<int>(kind)] += bytes;
+      *granted = bytes;
+      return true;
+    }
+    if (now_ns() >= until) return false;
+    sleep_ns(20'000'000);
+  }
+}
+
+void Client::release(uint32_t device, Kind kind, uint64_t bytes) {
+  if (device >= wire::kMaxDevices || bytes == 0) return;
+  Locked locked(lock_);
+  uint64_t& held = held_[device][static_cast<int>(kind)];
+  if (bytes > held) bytes = held;
+  held -= bytes;
+  if (!connection_.is_ours()) {
+    slack_[device] += bytes;
+    return;
+  }
+  unsent_[device][static_cast<int>(kind)] += bytes;
+  flush_releases();
+}
+
+void Client::refresh(uint32_t device) {
+  if (device >= wire::kMaxDevices) return;
+  auto refresh = wire::make_message<wire::Refresh>();
+  refresh.device = device;
+  Locked locked(lock_);
+  if (connection_.is_ours()) connection_.send(&refresh, sizeof refresh, false);
+}
+
+void Client::notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text) {
+  auto notice = wire::make_message<wire::Notice>();
+  notice.code = code;
+  notice.device = device;
+  notice.value = value;
+  ::strncpy(notice.text, text, sizeof notice.text - 1);
+  Locked locked(lock_);
+  if (connection_.is_ours()) connection_.send(&notice, sizeof notice, false);
+}
+
+const wire::PageDevice* Client::device(uint32_t ordinal) const {
+  const wire::DaemonPage* page = page_.load(std::memory_order_acquire);
+  if (!page || ordinal >= wire::kMaxDevices || ordinal >= page->device_count.load(std::memory_order_relaxed)) return nullptr;
+  const wire::PageDevice* device = &page->devices[ordinal];
+  static constexpr wire::Uuid kNone{};
+  return ::memcmp(&device->uuid, &kNone, sizeof kNone) == 0 ? nullptr : device;
+}
+
+// The helper: sees the daemon go and connects again, so that `berth ps` is complete without the program's help. It makes no
+// driver call, ever, and sleeps in poll when all is well.
+void* helper_main(void* argument) {
+  auto* client = static_cast<Client*>(argument);
+  for (;;) {
+    int fd;
+    {
+      Locked locked(client->lock_);
+      fd = client->connection_.is_ours() ? client->connection_.fd() : -1;
+    }
+    if (fd >= 0) {
+      // The timeout is for a descriptor that the program closed meanwhile: poll would never tell.
+      pollfd watch{fd, POLLRDHUP, 0};
+      __kernel_timespec patience{5, 0};
+      sys(SYS_ppoll, reinterpret_cast<long>(&watch), 1, reinterpret_cast<long>(&patience), 0, 8);
+      if (!(watch.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))) continue;
+    }
+    bool connected, refused;
+    {
+      Locked locked(client->lock_);
+      if (fd >= 0 && client->connection_.fd() == fd) client->lose_connection();
+      connected = client->ready();
+      refused = client->refused_;
+    }
+    if (refused) return nullptr;
+    if (!connected) sleep_ns(1'000'000'000);
+  }
+}
+
+void Client::start_helper() {
+  // All signals blocked in the new thread: the program's handlers must never run on it.
+  uint64_t all = ~0ull, before = 0;
+  sys(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&before), sizeof all);
+  pthread_t thread;
+  if (::pthread_create(&thread, nullptr, helper_main, this) == 0) ::pthread_detach(thread);
+  sys(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&before), 0, sizeof before);
+}
+
+bool attach(const Introduction& introduction) {
+  ForkPage* page = writable_fork_page();
+  if (!page) return false;
+  if (page->client.load(std::memory_order_acquire)) return true;
+  Locked locked(page->attach_lock);
+  if (page->client.load(std::memory_order_relaxed)) return true;
+  void* memory = map_pages(sizeof(Client));
+  if (!memory) return false;
+  auto* client = static_cast<Client*>(memory);  // all zero is an empty client, but for the descriptor
+  client->connection_ = Connection();
+  client->introduction_ = introduction;
+  bool connected;
+  {
+    Locked account(client->lock_);
+    connected = client->reconnect();
+  }
+  if (!connected) {
+    unmap_pages(memory, sizeof(Client));
+    return false;
+  }
+  page->client.store(client, std::memory_order_release);
+  client->start_helper();
+  return true;
+}
+
+}  // namespace berth::shim

@@ -1,0 +1,84 @@
+// This process as a client of the daemon: one connection, one account. Any thread.
+//
+// What is granted is on the account at once, here and at the daemon, so whoever dies in between loses nothing for others.
+// While the daemon is away, released bytes stay on the account as slack that may be taken again; more waits up to 5 s.
+#pragma once
+#include "shim/allocation_table.h"
+#include "shim/guest.h"
+#include "wire/guest_protocol.h"
+
+namespace berth::shim {
+
+inline constexpr uint64_t kDaemonPatienceNs = 5'000'000'000;
+
+// What this library tells of itself in the hello; filled in by the driver or the management library's side.
+struct Introduction {
+  wire::Role role;
+  int32_t driver_version;
+  uint32_t unknown_symbols, missing_symbols;
+  uint32_t device_count;
+  wire::Uuid devices[wire::kMaxDevices];
+};
+
+class Connection {
+ public:
+  // Connects, says hello, maps the page. Refused or nobody there: false (`refused` tells which).
+  bool open(const Introduction& introduction, bool* refused);
+  void close();
+  // False when the descriptor is no longer ours: programs close and reuse all numbers.
+  bool is_ours() const;
+  bool send(const void* message, size_t size, bool wait);
+  // A reply to `sequence` into `out`; false on anything else, also when nothing came within the patience.
+  bool receive(void* out, size_t size, uint32_t sequence);
+  int fd() const { return fd_; }
+  const wire::DaemonPage* page() const { return page_; }
+
+ private:
+  bool hello(const Introduction& introduction, bool* refused);
+  int fd_ = -1;
+  uint64_t device_ = 0, inode_ = 0;
+  const wire::DaemonPage* page_ = nullptr;
+};
+
+class Client {
+ public:
+  // Puts `bytes` on the account if the daemon grants them; `granted` is what to release later (differs only for contexts).
+  bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted);
+  void release(uint32_t device, wire::Kind kind, uint64_t bytes);
+  // The driver's own use of the device may have changed.
+  void refresh(uint32_t device);
+  void notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text);
+
+  // The numbers of a device, null if the daemon doesn't know it. The page may be replaced by a newer one at any time.
+  const wire::PageDevice* device(uint32_t ordinal) const;
+  const wire::DaemonPage* page() const { return page_.load(std::memory_order_acquire); }
+
+  AllocationTable table;
+  std::atomic<bool> has_pools;   // this process uses stream-ordered memory: synchronisations look at the pools
+  std::atomic<bool> has_graph_memory;  // a graph with memory nodes has been instantiated
+
+ private:
+  friend bool attach(const Introduction& introduction);
+  friend void* helper_main(void* argument);
+
+  bool ready();      // connected, or reconnected; lock held
+  bool reconnect();  // lock held
+  void lose_connection();  // lock held
+  void flush_releases();
+  void start_helper();
+
+  GuestLock lock_;  // the connection and the account
+  Connection connection_;
+  Introduction introduction_;
+  std::atomic<const wire::DaemonPage*> page_{nullptr};
+  uint32_t sequence_ = 0;
+  bool refused_ = false;  // a new daemon has refused us: go on with what we have, ask no more
+  uint64_t held_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // on the account
+  uint64_t slack_[wire::kMaxDevices];   // released while the daemon was away: ours to take again until it is back
+  uint64_t unsent_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // releases that did not fit the socket
+};
+
+// Makes this process a client, once; a second thread waits for the first. False: go on as if there were no berth.
+bool attach(const Introduction& introduction);
+
+}  // namespace berth::shim

@@ -1,0 +1,186 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shim/client.h"
+
+namespace berth::shim {
+namespace {
+
+// Moves the descriptor up, out of the way of programs that count on the low numbers. Not to the very top of a large table:
+// the kernel would allocate the table up to there.
+int move_high(int fd) {
+  rlimit limit{1024, 1024};
+  sys(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&limit));
+  long top = limit.rlim_cur > 4096 ? 4096 : static_cast<long>(limit.rlim_cur);
+  long high = top > 48 ? sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, top - 32) : -1;
+  if (high < 0) return fd;
+  sys(SYS_close, fd);
+  return static_cast<int>(high);
+}
+
+int connect_to(const char* path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  size_t length = ::strlen(path);
+  if (length == 0 || length >= sizeof address.sun_path) return -1;
+  ::memcpy(address.sun_path, path, length);
+  long fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  timeval patience{static_cast<time_t>(kDaemonPatienceNs / 1'000'000'000), 0};
+  sys(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, reinterpret_cast<long>(&patience), sizeof patience);
+  sys(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, reinterpret_cast<long>(&patience), sizeof patience);
+  long result;
+  do {
+    result = sys(SYS_connect, fd, reinterpret_cast<long>(&address),
+                 static_cast<long>(offsetof(sockaddr_un, sun_path) + length + 1));
+  } while (result == -EINTR);
+  if (result < 0) {
+    sys(SYS_close, fd);
+    return -1;
+  }
+  return move_high(static_cast<int>(fd));
+}
+
+// The same order as src/base/paths.h, and at last the place that `berth run --isolate` makes.
+int connect_anywhere() {
+  const char* chosen = ::getenv("BERTH_SOCKET");
+  if (chosen && *chosen) return connect_to(chosen);
+  int fd = connect_to("/run/berth/berth.sock");
+  if (fd >= 0) return fd;
+  char path[sizeof(sockaddr_un::sun_path)];
+  const char* runtime = ::getenv("XDG_RUNTIME_DIR");
+  static constexpr char kName[] = "/berth/berth.sock";
+  size_t length = runtime ? ::strlen(runtime) : 0;
+  if (length && runtime[0] == '/' && length + sizeof kName < sizeof path) {
+    ::memcpy(path, runtime, length);
+    ::memcpy(path + length, kName, sizeof kName);
+    fd = connect_to(path);
+    if (fd >= 0) return fd;
+  }
+  unsigned uid = static_cast<unsigned>(sys(SYS_getuid));
+  char digits[12];
+  int count = 0;
+  do digits[count++] = static_cast<char>('0' + uid % 10);
+  while (uid /= 10);
+  ::memcpy(path, "/tmp/berth-", 11);
+  length = 11;
+  while (count) path[length++] = digits[--count];
+  path[length] = 0;
+  struct stat folder;  // anybody may make files in /tmp: the folder must be ours
+  if (sys(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(&folder), AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISDIR(folder.st_mode) || (folder.st_mode & 077) || folder.st_uid != static_cast<uid_t>(sys(SYS_getuid)))
+    return -1;
+  ::memcpy(path + length, "/berth.sock", 12);
+  return connect_to(path);
+}
+
+}  // namespace
+
+bool Connection::open(const Introduction& introduction, bool* refused) {
+  *refused = false;
+  fd_ = connect_anywhere();
+  if (fd_ < 0) return false;
+  struct stat info;
+  if (sys(SYS_newfstatat, fd_, reinterpret_cast<long>(""), reinterpret_cast<long>(&info), AT_EMPTY_PATH) == 0) {
+    device_ = info.st_dev;
+    inode_ = info.st_ino;
+  }
+  if (hello(introduction, refused)) return true;
+  close();
+  return false;
+}
+
+bool Connection::hello(const Introduction& introduction, bool* refused) {
+  auto hello = wire::make_message<wire::Hello>(1);
+  hello.role = introduction.role;
+  hello.driver_version = introduction.driver_version;
+  hello.unknown_symbols = introduction.unknown_symbols;
+  hello.missing_symbols = introduction.missing_symbols;
+  hello.device_count = introduction.device_count;
+  ::memcpy(hello.devices, introduction.devices, sizeof hello.devices);
+  ::strncpy(hello.shim_version, BERTH_VERSION, sizeof hello.shim_version - 1);
+  if (!send(&hello, sizeof hello, true)) return false;
+
+  union { wire::Welcome welcome; wire::Refused refused; } reply{};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec part{&reply, sizeof reply};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  long size;
+  do size = sys(SYS_recvmsg, fd_, reinterpret_cast<long>(&message), MSG_CMSG_CLOEXEC);
+  while (size == -EINTR);
+  if (size < 0) return false;
+  if (wire::check_message<wire::Refused>(&reply, static_cast<size_t>(size))) {
+    *refused = true;
+    log_line("the daemon refused this process (%u)", static_cast<unsigned>(reply.refused.why));
+    return false;
+  }
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (!wire::check_message<wire::Welcome>(&reply, static_cast<size_t>(size)) || !header ||
+      header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int)))
+    return false;
+  int page_fd;
+  ::memcpy(&page_fd, CMSG_DATA(header), sizeof page_fd);
+  long at = reply.welcome.page_size >= sizeof(wire::DaemonPage)
+                ? sys(SYS_mmap, 0, sizeof(wire::DaemonPage), PROT_READ, MAP_SHARED, page_fd, 0) : -1;
+  sys(SYS_close, page_fd);
+  if (at < 0) return false;
+  sys(SYS_madvise, at, sizeof(wire::DaemonPage), MADV_DONTFORK);
+  auto* page = reinterpret_cast<const wire::DaemonPage*>(at);
+  if (page->magic != wire::kMagic || page->layout != wire::kPageLayout) {
+    sys(SYS_munmap, at, sizeof(wire::DaemonPage));
+    return false;
+  }
+  page_ = page;  // an older page stays mapped: another thread may be reading it
+  return true;
+}
+
+void Connection::close() {
+  if (fd_ >= 0 && is_ours()) sys(SYS_close, fd_);
+  fd_ = -1;
+}
+
+bool Connection::is_ours() const {
+  struct stat info;
+  return fd_ >= 0 &&
+         sys(SYS_newfstatat, fd_, reinterpret_cast<long>(""), reinterpret_cast<long>(&info), AT_EMPTY_PATH) == 0 &&
+         info.st_dev == device_ && info.st_ino == inode_;
+}
+
+bool Connection::send(const void* message, size_t size, bool wait) {
+  long sent;
+  do sent = sys(SYS_sendto, fd_, reinterpret_cast<long>(message), static_cast<long>(size),
+                MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT), 0, 0);
+  while (sent == -EINTR);
+  return sent == static_cast<long>(size);
+}
+
+bool Connection::receive(void* out, size_t size, uint32_t sequence) {
+  uint64_t until = now_ns() + kDaemonPatienceNs;
+  for (;;) {
+    long got;
+    do got = sys(SYS_recvfrom, fd_, reinterpret_cast<long>(out), static_cast<long>(size), 0, 0, 0);
+    while (got == -EINTR && now_ns() < until);
+    if (got < static_cast<long>(sizeof(wire::Header))) return false;
+    wire::Header header;
+    ::memcpy(&header, out, sizeof header);
+    if (header.sequence == sequence) return got == static_cast<long>(size);
+    if (now_ns() >= until) return false;  // an answer to a question that we gave up on: read on
+  }
+}
+
+}  // namespace berth::shim

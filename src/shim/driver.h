@@ -1,0 +1,22 @@
+// The CUDA driver library as we stand in for it: its real library and what the intercepts share.
+#pragma once
+#include "abi/generated/driver_real.h"
+#include "abi/generated/driver_rows.h"
+#include "shim/call.h"
+#include "shim/real_library.h"
+
+namespace berth::shim {
+
+RealLibrary& real_driver();
+
+// The device of the thread's current context; false without one (the driver's own answer is then the right one).
+bool current_device(uint32_t* device);
+
+// As current_device, and the context with it. A context that was made behind our back (the runtime makes some through its
+// private tables) is put on the account now.
+bool current_context(AllocCall& call, CUcontext* context, uint32_t* device);
+
+// Devices and counters for the hello. Called once cuInit has succeeded.
+Introduction introduce_driver();
+
+}  // namespace berth::shim
