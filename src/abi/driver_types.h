@@ -228,6 +228,7 @@ namespace berth::abi {
 // Values of the enumerations above that berth gives a meaning to.
 inline constexpr int kLimitStackSize = 0x00, kLimitPrintfFifoSize = 0x01, kLimitMallocHeapSize = 0x02;
 inline constexpr int kMemLocationDevice = 1;
+inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kMemPoolAttrReleaseThreshold = 4, kMemPoolAttrReservedCurrent = 5, kMemPoolAttrUsedCurrent = 7;
 inline constexpr int kGraphMemAttrUsedCurrent = 0, kGraphMemAttrReservedCurrent = 2;
 inline constexpr int kGraphNodeChildGraph = 4, kGraphNodeMemAlloc = 10, kGraphNodeConditional = 13;

@@ -6,8 +6,8 @@
 
 Everything that the list of names can tell is made here, so that no flavour of a call can be forgotten:
   X_rows.h          the rows as an enumeration, with class, cooperative, capture_safe
-  X_forwarders.S    exported assembly entries of forward, gate and refuse rows, the slot table (real addresses) and the
-                    table of our entries that must not be bypassed (0 for forward rows)
+  X_forwarders.S    exported assembly entries of forward, gate and refuse rows, and two tables by row: the slots (real
+                    addresses) and the entries (ours)
   X_real.h          typed calls of the real library through the slots, for every declared function
   X_intercepts.h    what hand-written bodies must look like: the class decides the guard they are handed
   X_exports.cpp     exported C++ entries of intercept rows: guard, then body
@@ -141,7 +141,7 @@ class Library:
         lines.append("\nBERTH_TABLE_BEGIN\n")
         lines += [f"BERTH_SLOT {index}\n" for index in range(len(self.rows))]
         lines.append(f"\nBERTH_ENTRIES_BEGIN berth_{self.key}_entries\n")
-        lines += [f"BERTH_ENTRY_OF {r.name if r.becomes != 'forward' else 0}\n" for r in self.rows]
+        lines += [f"BERTH_ENTRY_OF {r.name}\n" for r in self.rows]
         return "".join(lines + ["BERTH_TABLE_END\n"])
 
     def real_header(self):

@@ -18,7 +18,7 @@ __thread int guest_depth = 0;
 
 namespace {
 // All zero: no client. Its own page-sized storage is only ever read, and its lock is never taken.
-ForkPage no_client_page;
+constinit ForkPage no_client_page{};
 }  // namespace
 
 ForkPage* berth_fork_page = &no_client_page;

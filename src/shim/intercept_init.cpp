@@ -21,7 +21,7 @@ void swap(const char* symbol, void** pointer) {
   if (!pointer || !*pointer) return;
   int row = real_driver().row_of(*pointer);
   if (row >= 0) {
-    if (void* ours = berth_driver_entries[row]) *pointer = ours;
+    *pointer = berth_driver_entries[row];  // of every row, so that it equals what dlsym finds in us
     return;
   }
   if (!symbol || !matters(symbol)) return;

@@ -2,6 +2,7 @@
 #include "abi/generated/driver_intercepts.h"
 #include "shim/driver.h"
 #include "shim/footprint.h"
+#include "shim/free_pointer.h"
 #include "shim/pools.h"
 
 namespace berth::shim::intercept {
@@ -24,22 +25,6 @@ CUresult allocate(AllocCall& call, wire::Kind kind, Pointer* pointer, uint64_t b
   uint32_t device;
   if (!pointer || bytes == 0 || !current_context(call, &context, &device)) return real();
   return call.allocate(pointer_allocation(kind, device, context, bytes), real, [&] { return uint64_t{*pointer}; });
-}
-
-// The entry is taken out before the driver's call: afterwards another thread may be given the same address.
-template <class Real>
-CUresult free_pointer(FreeCall& call, uint64_t pointer, Real real) {
-  Allocation allocation;
-  bool ours = call.client().table.remove(Space::pointer, pointer, &allocation);
-  CUresult result = real();
-  if (!ours) {
-    if (result == CUDA_SUCCESS && pointer) settle_all_pools(call.client());  // stream-ordered memory may be freed so too
-  } else if (result == CUDA_SUCCESS) {
-    call.client().release(allocation.device, allocation.kind, allocation.bytes);
-  } else {
-    call.client().table.insert(allocation);
-  }
-  return result;
 }
 
 }  // namespace
@@ -77,7 +62,9 @@ CUresult cuMemFree(FreeCall& call, decltype(&::cuMemFree) real, CUdeviceptr_v1 p
 }
 
 CUresult cuMemFree_v2(FreeCall& call, decltype(&::cuMemFree_v2) real, CUdeviceptr pointer) {
-  return free_pointer(call, pointer, [&] { return real(pointer); });
+  CUresult result = free_pointer(call, pointer, [&] { return real(pointer); });
+  if (result == CUDA_SUCCESS) settle_all_pools(call.client());  // stream-ordered memory may be freed so too
+  return result;
 }
 
 CUresult cuMemGetInfo_v2(QueryCall& call, decltype(&::cuMemGetInfo_v2) real, size_t* free, size_t* total) {

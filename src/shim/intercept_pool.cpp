@@ -3,16 +3,11 @@
 #include "abi/generated/driver_intercepts.h"
 #include "shim/driver.h"
 #include "shim/footprint.h"
+#include "shim/free_pointer.h"
 #include "shim/pools.h"
 
 namespace berth::shim::intercept {
 namespace {
-
-uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which) {
-  uint64_t value = 0;
-  real::cuMemPoolGetAttribute(pool, which, &value);
-  return value;
-}
 
 bool is_capturing(CUstream stream) {
   if (!berth_fork_page->captures.load(std::memory_order_relaxed)) return false;
@@ -31,8 +26,8 @@ void remember_pool(Client& client, CUmemoryPool pool, uint32_t device) {
 template <class Real, class Undo>
 CUresult allocate_from(AllocCall& call, CUmemoryPool pool, uint32_t device, uint64_t bytes, Real real, Undo undo) {
   remember_pool(call.client(), pool, device);
-  uint64_t reserved = attribute(pool, abi::kMemPoolAttrReservedCurrent);
-  uint64_t idle = reserved - attribute(pool, abi::kMemPoolAttrUsedCurrent);
+  uint64_t reserved = pool_attribute(pool, abi::kMemPoolAttrReservedCurrent);
+  uint64_t idle = reserved - pool_attribute(pool, abi::kMemPoolAttrUsedCurrent);
   uint64_t step = 0;
   bool promised = false;
   if (bytes > idle) {  // the pool must grow, or reuse what a stream has freed but not yet reached
@@ -40,7 +35,7 @@ CUresult allocate_from(AllocCall& call, CUmemoryPool pool, uint32_t device, uint
     if (!promised && bytes > reserved) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUresult result = call.call_while_leaving(device, bytes, real);
-  uint64_t growth = attribute(pool, abi::kMemPoolAttrReservedCurrent);
+  uint64_t growth = pool_attribute(pool, abi::kMemPoolAttrReservedCurrent);
   growth = growth > reserved ? growth - reserved : 0;
   if (result == CUDA_SUCCESS && growth && !promised) {
     // Grown without leave: fragmentation, or the reuse that we hoped for was not to be. Ask now; a no undoes it.
@@ -85,8 +80,10 @@ CUresult cuMemAllocFromPoolAsync(AllocCall& call, decltype(&::cuMemAllocFromPool
                        [&] { real::cuMemFreeAsync(*pointer, stream); });
 }
 
-CUresult cuMemFreeAsync(FreeCall&, decltype(&::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream) {
-  return real(pointer, stream);  // goes back to its pool; what the pool then gives back shows at the next synchronisation
+// A pool's memory goes back to its pool, and what that gives back shows at the next synchronisation. Plain memory may be freed
+// so too (recorded on the real driver).
+CUresult cuMemFreeAsync(FreeCall& call, decltype(&::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream) {
+  return free_pointer(call, pointer, [&] { return real(pointer, stream); });
 }
 
 CUresult cuMemPoolCreate(AllocCall& call, decltype(&::cuMemPoolCreate) real, CUmemoryPool* pool, const CUmemPoolProps* properties) {

@@ -30,6 +30,23 @@ void set_account(Client& client, uint64_t key, wire::Kind kind, uint32_t device,
 
 uint64_t graph_key(uint32_t device) { return 0x67726170680000ull + device; }
 
+// Asking a pool for its attributes breaks a capture in progress, also one of another thread (recorded on the real driver);
+// a thread in relaxed mode may ask.
+class CaptureSafe {
+ public:
+  CaptureSafe() : active_(berth_fork_page->captures.load(std::memory_order_relaxed) != 0) { exchange(); }
+  ~CaptureSafe() { exchange(); }
+  CaptureSafe(const CaptureSafe&) = delete;
+  CaptureSafe& operator=(const CaptureSafe&) = delete;
+
+ private:
+  void exchange() {
+    if (active_) real::cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  const bool active_;
+  CUstreamCaptureMode mode_ = abi::kCaptureModeRelaxed;
+};
+
 // Runs visit(pool, device) for each pool that this process has used. The driver is asked without our lock.
 template <class Visit>
 void for_each_pool(Client& client, Visit visit) {
@@ -45,9 +62,15 @@ void for_each_pool(Client& client, Visit visit) {
 
 }  // namespace
 
+uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which) {
+  CaptureSafe safe;
+  uint64_t value = 0;
+  return real::cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : kNoAnswer;
+}
+
 void settle_pool(Client& client, CUmemoryPool pool, uint32_t device, uint64_t credit) {
-  uint64_t reserved = 0;
-  if (real::cuMemPoolGetAttribute(pool, abi::kMemPoolAttrReservedCurrent, &reserved) != CUDA_SUCCESS) {
+  uint64_t reserved = pool_attribute(pool, abi::kMemPoolAttrReservedCurrent);
+  if (reserved == kNoAnswer) {
     client.release(device, wire::Kind::pool, credit);
     return;
   }
@@ -64,10 +87,10 @@ bool give_back_idle_pool_memory(Client& client, uint32_t device) {
   if (berth_fork_page->captures.load(std::memory_order_relaxed)) return false;
   bool any = false;
   for_each_pool(client, [&](CUmemoryPool pool, uint32_t owner) {
-    uint64_t before = 0, after = 0;
-    if (owner != device || real::cuMemPoolGetAttribute(pool, abi::kMemPoolAttrReservedCurrent, &before) != CUDA_SUCCESS) return;
+    if (owner != device) return;
+    uint64_t before = pool_attribute(pool, abi::kMemPoolAttrReservedCurrent);
     real::cuMemPoolTrimTo(pool, 0);
-    if (real::cuMemPoolGetAttribute(pool, abi::kMemPoolAttrReservedCurrent, &after) == CUDA_SUCCESS) any |= after < before;
+    any |= pool_attribute(pool, abi::kMemPoolAttrReservedCurrent) < before;
     settle_pool(client, pool, owner, 0);
   });
   return any;
@@ -75,6 +98,7 @@ bool give_back_idle_pool_memory(Client& client, uint32_t device) {
 
 void settle_graph_memory(Client& client, uint32_t device, uint64_t credit) {
   uint64_t reserved = 0, bounds = 0;
+  CaptureSafe safe;
   real::cuDeviceGetGraphMemAttribute(static_cast<CUdevice>(device), abi::kGraphMemAttrReservedCurrent, &reserved);
   client.table.for_each([&](const Allocation& a) {
     if (a.space == Space::graph_exec && a.device == device && a.link == 0) bounds += a.references * kPoolStepBytes;

@@ -5,6 +5,10 @@
 
 namespace berth::shim {
 
+// An attribute of a pool, asked so that no capture breaks; kNoAnswer if the driver has none to give.
+inline constexpr uint64_t kNoAnswer = ~0ull;
+uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which);
+
 // Brings the account of one pool, or of all this process has used, to what the driver says now. No synchronisation.
 // `credit`: bytes of kind pool (or graph) just granted towards it.
 void settle_pool(Client& client, CUmemoryPool pool, uint32_t device, uint64_t credit);
