@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# contract.sh BUILD_FOLDER: the contract on the real driver, plain, through the shim, and through the shim inside a job.
+# Plain is compared with the golden files, the others with plain. Exit 1 when anything differs.
+set -euo pipefail
+build=$(readlink -f "$1") here=$(dirname "$(readlink -f "$0")")
+work=$(mktemp -d) bad=0
+export BERTH_SOCKET=$work/s
+"$build/bin/berthd" --idle-seconds 0 & daemon=$!
+trap 'kill $daemon; wait $daemon 2>/dev/null || true; rm -rf "$work"' EXIT
+version=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)
+golden=$here/../../tests/contract/golden/$version
+mkdir -p "$work/plain" "$work/shim" "$work/job"
+for section in $("$build/tests/contract"); do
+  "$build/tests/contract" "$section" > "$work/plain/$section" || true
+  env BERTH_SOCKET=/nowhere LD_LIBRARY_PATH="$build/lib/berth/shim:${LD_LIBRARY_PATH:-}" "$build/tests/contract" "$section" > "$work/shim/$section" || true
+  "$build/bin/berth" run -m 80% -- "$build/tests/contract" "$section" > "$work/job/$section" || true
+  line="$section:"
+  if [ -f "$golden/$section.txt" ]; then
+    cmp -s "$golden/$section.txt" "$work/plain/$section" && line+=" golden" || { line+=" NOT-GOLDEN"; bad=1; }
+  else
+    line+=" no-golden"
+  fi
+  for way in shim job; do
+    cmp -s "$work/plain/$section" "$work/$way/$section" && line+=" $way-same" || { line+=" $way-DIFFERS"; bad=1; diff "$work/plain/$section" "$work/$way/$section" | head -5; }
+  done
+  echo "$line"
+done
+if [ -n "${OUT:-}" ]; then tar czf "$OUT/traces.tgz" -C "$work" plain shim job; fi
+exit $bad

@@ -1,0 +1,72 @@
+// Times of single driver calls in one process, as JSON: cuInit in milliseconds (its processor time too), the rest in
+// microseconds a call. Run alone and under `berth run`; the differences are what berth costs.
+#include <dlfcn.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "abi/driver_api.h"
+
+namespace {
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double cpu_us() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  auto us = [](const timeval& t) { return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec); };
+  return us(usage.ru_utime) + us(usage.ru_stime);
+}
+
+template <class Call>
+double per_call(int count, Call call) {
+  for (int i = 0; i < count / 10 + 1; ++i) call();
+  double begin = now_us();
+  for (int i = 0; i < count; ++i) call();
+  return (now_us() - begin) / count;
+}
+
+constexpr char kEmpty[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n";
+
+}  // namespace
+
+int main() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!library) return std::fprintf(stderr, "%s\n", dlerror()), 1;
+#define D(name) reinterpret_cast<decltype(&name)>(dlsym(library, #name))
+  double begin = now_us(), cpu = cpu_us();
+  if (D(cuInit)(0) != CUDA_SUCCESS) return 1;
+  double init = now_us() - begin, init_cpu = cpu_us() - cpu;
+  CUcontext context;
+  D(cuDevicePrimaryCtxRetain)(&context, 0);
+  D(cuCtxSetCurrent)(context);
+  auto get_device = D(cuCtxGetDevice);
+  CUdevice device;
+  double query = per_call(1000000, [&] { get_device(&device); });
+  auto allocate = D(cuMemAlloc_v2);
+  auto release = D(cuMemFree_v2);
+  CUdeviceptr pointer;
+  double pair = per_call(500, [&] { allocate(&pointer, 16 << 20); release(pointer); });
+  double small = per_call(500, [&] { allocate(&pointer, 4096); release(pointer); });
+  CUmodule module;
+  CUfunction function;
+  CUstream stream;
+  D(cuModuleLoadData)(&module, kEmpty);
+  D(cuModuleGetFunction)(&function, module, "empty");
+  D(cuStreamCreate)(&stream, 1);
+  auto launch = D(cuLaunchKernel);
+  auto synchronise = D(cuStreamSynchronize);
+  double launched = per_call(2000, [&] {
+    for (int i = 0; i < 100; ++i) launch(function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
+    synchronise(stream);
+  }) / 100;
+  auto async = D(cuMemAllocAsync);
+  auto free_async = D(cuMemFreeAsync);
+  double pool = per_call(2000, [&] { async(&pointer, 1 << 20, stream); free_async(pointer, stream); });
+  std::printf("{\"cuInit_ms\": %.3f, \"cuInit_cpu_ms\": %.3f, \"query_us\": %.5f, \"alloc_free_16MiB_us\": %.3f, "
+              "\"alloc_free_4KiB_us\": %.3f, \"launch_us\": %.4f, \"async_alloc_free_us\": %.3f}\n",
+              init / 1e3, init_cpu / 1e3, query, pair, small, launched, pool);
+  return 0;
+}
