@@ -2,6 +2,9 @@
 
 set(BERTH_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wcast-align -Wunused -Woverloaded-virtual
                    -Wconversion -Wno-sign-conversion -Wimplicit-fallthrough)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND BERTH_WARNINGS -Wno-restrict)  # false alarms for std::string's operator+ when optimising (GCC bug 105651)
+endif()
 
 # Settings that all of berth's own code shares.
 function(berth_settings target)

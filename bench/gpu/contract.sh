@@ -10,10 +10,10 @@ trap 'kill $daemon; wait $daemon 2>/dev/null || true; rm -rf "$work"' EXIT
 version=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)
 golden=$here/../../tests/contract/golden/$version
 mkdir -p "$work/plain" "$work/shim" "$work/job"
-for section in $("$build/tests/contract"); do
-  "$build/tests/contract" "$section" > "$work/plain/$section" || true
-  env BERTH_SOCKET=/nowhere LD_LIBRARY_PATH="$build/lib/berth/shim:${LD_LIBRARY_PATH:-}" "$build/tests/contract" "$section" > "$work/shim/$section" || true
-  "$build/bin/berth" run -m 80% -- "$build/tests/contract" "$section" > "$work/job/$section" || true
+for section in $("$build/tests/contract_trace"); do
+  "$build/tests/contract_trace" "$section" > "$work/plain/$section" || true
+  env BERTH_SOCKET=/nowhere LD_LIBRARY_PATH="$build/lib/berth/shim:${LD_LIBRARY_PATH:-}" "$build/tests/contract_trace" "$section" > "$work/shim/$section" || true
+  "$build/bin/berth" run -m 80% -- "$build/tests/contract_trace" "$section" > "$work/job/$section" || true
   line="$section:"
   if [ -f "$golden/$section.txt" ]; then
     cmp -s "$golden/$section.txt" "$work/plain/$section" && line+=" golden" || { line+=" NOT-GOLDEN"; bad=1; }

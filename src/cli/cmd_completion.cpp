@@ -18,7 +18,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
 // "-m --memory ...", those that this version refuses left out.
 std::vector<const CLI::Option*> options_of(const CLI::App* command) {
   return command->get_options([](const CLI::Option* option) {
-    return option->nonpositional() && option->get_description().find("not available") == std::string::npos;
+    return option->nonpositional() && !option->get_group().empty() && option->get_description().find("not available") == std::string::npos;
   });
 }
 

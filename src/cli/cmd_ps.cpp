@@ -56,7 +56,7 @@ void add_ps(CLI::App& app, Outcome* outcome) {
   CLI::App* command = app.add_subcommand("ps", "show jobs and their clients");
   auto options = std::make_shared<PsOptions>();
   command->add_flag("-a,--all", options->all, "ended jobs too");
-  command->add_flag("--watch{2}", options->watch, "again every 2 seconds, or every =S");
+  command->add_flag("--watch{2}", options->watch, "again every 2 seconds, or every S seconds")->type_name("S");
   command->add_flag("--json", options->json, "for programs; see docs/json.md");
   command->callback([options, outcome] { outcome->exit_code = ps(*options); });
 }

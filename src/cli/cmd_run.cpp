@@ -86,6 +86,7 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
     say(told = queue_text(event, options.memory));
   });
   if (!admission) return fail_run(admission.error());
+  for (const std::string& note : admission->notes) say(note);
   warn_about(*program, command[0], options.isolate);
   return start_and_stay(std::move(*connection), daemon, *admission, std::move(launch));
 }

@@ -1,8 +1,10 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/output.h"
 
 namespace berth::cli {
@@ -44,14 +46,13 @@ RunSplit split_run_arguments(const CLI::App& run, const std::vector<std::string>
 std::string usage_message(const CLI::ParseError& error, const std::string& command) {
   std::string text = error.what(), help = "; see berth " + (command.empty() ? "" : command + " ") + "--help";
   std::string option = text.substr(0, text.find(':'));
-  if (error.get_name() == "ArgumentMismatch" && text.find("required") != std::string::npos)
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && text.find("required") != std::string::npos)
     return option + " needs a value" + help;
-  if (error.get_name() == "ExtrasError") {
-    std::string what = text.substr(text.rfind(": ") == std::string::npos ? 0 : text.rfind(": ") + 2);
-    if (command.empty()) return "there is no command '" + what + "'" + help;
-    return "'" + what + "' is not expected here" + help;
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
+    size_t list = text.find(": ");
+    return "'" + text.substr(list == std::string::npos ? 0 : list + 2) + "' is not expected here" + help;
   }
-  if (error.get_name() == "RequiredError" && text.find("ubcommand") != std::string::npos)
+  if (dynamic_cast<const CLI::RequiredError*>(&error) && text.find("ubcommand") != std::string::npos)
     return (command.empty() ? "a command is missing" : "what to do with berth " + command + " is missing") + help;
   return replaced(text, " is required", " is missing") + help;
 }
@@ -60,7 +61,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   CLI::App app(kDescription, "berth");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("berth ") + BERTH_VERSION, "show the version");
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<Help>());
   app.require_subcommand(1);
   Outcome outcome;
   std::vector<std::string> program;
@@ -71,11 +72,13 @@ int run_command_line(const std::vector<std::string>& arguments) {
   add_kill(app, &outcome);
   add_events(app, &outcome);
   add_daemon(app, &outcome);
+  add_doctor(app, &outcome);
   add_completion(app, &outcome);
   add_later_commands(app, &outcome);
 
-  std::string command = arguments.empty() || arguments[0][0] == '-' ? "" : arguments[0];
-  if (app.get_subcommands([&](CLI::App* known) { return known->get_name() == command; }).empty()) command.clear();
+  std::string command = arguments.empty() || arguments[0].rfind("-", 0) == 0 ? "" : arguments[0];
+  if (!command.empty() && app.get_subcommands([&](CLI::App* known) { return known->get_name() == command; }).empty())
+    return fail({"usage", "there is no command '" + command + "'; see berth --help"});
   std::vector<std::string> words = arguments;
   if (command == "run") {
     RunSplit split = split_run_arguments(*app.get_subcommand("run"), {arguments.begin() + 1, arguments.end()});

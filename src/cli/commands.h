@@ -19,6 +19,7 @@ void add_set(CLI::App& app, Outcome* outcome);
 void add_kill(CLI::App& app, Outcome* outcome);
 void add_events(CLI::App& app, Outcome* outcome);
 void add_daemon(CLI::App& app, Outcome* outcome);
+void add_doctor(CLI::App& app, Outcome* outcome);
 void add_completion(CLI::App& app, Outcome* outcome);
 void add_later_commands(CLI::App& app, Outcome* outcome);  // pause, resume, top
 

@@ -3,9 +3,14 @@
 namespace berth::cli {
 
 Result<Json> ask_daemon(const Json& request, NoDaemon without) {
-  auto connection = without == NoDaemon::start_one ? client::connect_or_start_daemon() : client::connect_daemon();
-  if (!connection) return connection.error();
-  return connection->request(request);
+  bool repeatable = request.value("op", "") != "kill";
+  for (bool first = true;; first = false) {
+    auto connection = without == NoDaemon::start_one ? client::connect_or_start_daemon() : client::connect_daemon();
+    if (!connection) return connection.error();
+    auto reply = connection->request(request);
+    bool again = !reply && reply.error().code == "lost" && repeatable && first;  // it was just ending
+    if (!again) return reply;
+  }
 }
 
 int show(const Result<Json>& reply, bool json, const std::function<std::string(const Json&)>& view) {

@@ -1,5 +1,8 @@
 #include "cli/run_options.h"
 
+#include <memory>
+
+#include "cli/help.h"
 #include "cli/text.h"
 
 namespace berth::cli {
@@ -10,14 +13,15 @@ Error later(const std::string& option) { return {"usage", option + " is not avai
 }  // namespace
 
 void add_run_options(CLI::App* run, RunOptions* options) {
-  run->usage("Usage: berth run [OPTIONS] [--] COMMAND...\n\nOptions end at COMMAND.");
+  run->formatter(std::make_shared<Help>("Usage: berth run [OPTIONS] [--] COMMAND...\nOptions end at COMMAND.\n"));
   run->add_option("-m,--memory", options->memory,
                   "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it or with 0 there is none")
       ->type_name("SIZE|PCT");
   run->add_option("-n,--name", options->name, "name of the job (COMMAND-1, COMMAND-2 ...)")->type_name("NAME");
   run->add_option("--device", options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
   // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
-  run->add_flag("--wait{for ever}", options->wait, "wait for room; with =SECONDS no longer than that");
+  run->add_flag("--wait{for ever}", options->wait, "wait for room, no longer than SECONDS if given")
+      ->type_name("SECONDS");
   run->add_flag("--strict", options->strict, "end the job if one of its processes uses the GPU without berth");
   run->add_flag("--isolate", options->isolate,
                 "put berth's library over the driver's files in a mount namespace: for programs that ignore LD_LIBRARY_PATH");

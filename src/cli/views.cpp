@@ -21,13 +21,13 @@ const Json& list(const Json& object, const char* key) {
   return found.is_array() ? found : kNone;
 }
 
-std::string command_text(const Json& client) {
-  const Json& command = field(client, "command");
-  if (!command.is_array()) return text_cell(client, "command");
-  std::string text;
-  for (const Json& word : command)
-    if (word.is_string()) text += (text.empty() ? "" : " ") + printable(word.get<std::string>());
-  return text;
+bool is_size(const Json& value) { return value.is_number_integer() && value >= 0; }
+
+uint64_t sum_of(const Json& objects, const char* key) {
+  uint64_t sum = 0;
+  for (const Json& object : objects)
+    if (is_size(field(object, key))) sum += field(object, key).get<uint64_t>();
+  return sum;
 }
 
 // More than one user's jobs: then it matters whose they are.
@@ -35,6 +35,14 @@ bool several_users(const Json& jobs) {
   for (const Json& job : jobs)
     if (field(job, "user") != field(jobs[0], "user")) return true;
   return false;
+}
+
+// "" for a client like any other.
+std::string what_is_special(const Json& client) {
+  std::string text = text_cell(client, "state");
+  if (text == "attached" || text == "-") text.clear();
+  if (field(client, "partly_covered") == true) text += (text.empty() ? "" : ", ") + std::string("partly covered");
+  return text;
 }
 
 void add_job(const Json& job, bool users, Table* table) {
@@ -59,16 +67,19 @@ void add_job(const Json& job, bool users, Table* table) {
     std::string place = text_cell(job, "queue_position");
     table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 4)});
   }
-  for (const Json& client : list(job, "clients"))
-    table->add({Cell(fmt::format("  {:<7} {}", text_cell(client, "pid"), command_text(client)), left.size() + 1),
-                Cell(size_cell(client, "used_bytes"))});
+  for (const Json& client : list(job, "clients")) {
+    table->add({Cell(fmt::format("  {:<7} {}", text_cell(client, "pid"), text_cell(client, "command")), left.size() + 1),
+                Cell(format_size(sum_of(list(client, "devices"), "used_bytes")))});
+    if (std::string special = what_is_special(client); !special.empty())
+      table->add({Cell("          " + special, left.size() + 4)});
+  }
 }
 
 }  // namespace
 
 std::string size_cell(const Json& object, const char* key) {
   const Json& value = field(object, key);
-  return value.is_number() ? format_size(value.get<uint64_t>()) : "-";
+  return is_size(value) ? format_size(value.get<uint64_t>()) : "-";
 }
 
 std::string text_cell(const Json& object, const char* key) {
@@ -96,20 +107,25 @@ std::string ps_view(const Json& ps, const Look& look) {
 }
 
 std::string gpus_view(const Json& gpus, const Look& look) {
-  Table table({{"GPU", Align::right}, {"NAME"}, {"TOTAL", Align::right}, {"PROMISED", Align::right}, {"USED", Align::right},
-               {"UNMANAGED", Align::right}, {"FREE", Align::right}, {"JOBS", Align::right}});
-  for (const Json& gpu : list(gpus, "gpus")) {
-    table.add({text_cell(gpu, "index"), text_cell(gpu, "name"), size_cell(gpu, "total_bytes"),
-               size_cell(gpu, "promised_bytes"), size_cell(gpu, "used_bytes"), size_cell(gpu, "unmanaged_bytes"),
-               size_cell(gpu, "free_bytes"), text_cell(gpu, "jobs")});
+  Table table({{"GPU", Align::right}, {"NAME"}, {"TOTAL", Align::right}, {"USED", Align::right}, {"PROMISED", Align::right},
+               {"UNMANAGED", Align::right}, {"ROOM", Align::right}, {"JOBS", Align::right}});
+  for (const Json& gpu : list(gpus, "devices")) {
+    table.add({text_cell(gpu, "index"), text_cell(gpu, "name"), size_cell(gpu, "total_bytes"), size_cell(gpu, "used_bytes"),
+               size_cell(gpu, "promised_bytes"), size_cell(gpu, "unmanaged_bytes"), size_cell(gpu, "promisable_bytes"),
+               std::to_string(list(gpu, "jobs").size())});
     table.add({"", Cell(text_cell(gpu, "uuid"), 7)});
+    if (std::string holder = text_cell(gpu, "held_by"); holder != "-")
+      table.add({"", Cell("also shared out by the daemon of " + holder, 7)});
+    for (const Json& process : list(gpu, "unmanaged"))
+      table.add({"", Cell(fmt::format("unmanaged: {} {}, {}, {}", text_cell(process, "pid"), text_cell(process, "command"),
+                                      text_cell(process, "user"), size_cell(process, "used_bytes")), 7)});
   }
   return table.text(look.width, look.colour);
 }
 
 std::string event_line(const Json& event) {
   std::string job = text_cell(event, "job");
-  return text_cell(event, "at") + "  " + text_cell(event, "event") + (job == "-" ? "" : "  " + job) +
+  return text_cell(event, "at") + "  " + text_cell(event, "kind") + (job == "-" ? "" : "  " + job) +
          (field(event, "message").is_null() ? "" : "  " + text_cell(event, "message")) + "\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -17,6 +18,10 @@ using std::chrono::steady_clock;
 std::string errno_text() { return std::strerror(errno); }
 
 Error cannot_connect(const std::string& socket, int error) {
+  struct stat info;
+  bool foreign = error == ECONNREFUSED && ::stat(socket.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode);
+  if (foreign || error == EPROTOTYPE || error == ENOTSOCK)
+    return {"internal", socket + " is not berth's socket; remove it, or set BERTH_SOCKET to another path"};
   switch (error) {
     case ENOENT:
     case ECONNREFUSED:  // a stale socket: its daemon is gone
@@ -24,9 +29,6 @@ Error cannot_connect(const std::string& socket, int error) {
     case EACCES:
     case EPERM:
       return {"unreachable", "you may not use the daemon at " + socket};
-    case EPROTOTYPE:
-    case ENOTSOCK:
-      return {"internal", socket + " is not berth's socket; remove it, or set BERTH_SOCKET to another path"};
     case EAGAIN:
       return {"timeout", "the daemon at " + socket + " does not answer; is it stopped?"};
     default:

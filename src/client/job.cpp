@@ -40,7 +40,7 @@ Result<Admission> admit(Connection* connection, JobRequest request, const std::f
     connection->on_event(nullptr);
     if (reply) {
       if (!reply->contains("job")) return Error{"internal", "the daemon's reply to 'admit' names no job"};
-      return Admission{(*reply)["job"], reply->value("name", "")};
+      return Admission{(*reply)["job"], reply->value("name", ""), reply->value("notes", std::vector<std::string>())};
     }
     if (reply.error().code != "lost" || attempt == kTries) return reply.error();
     auto again = connect_or_start_daemon();

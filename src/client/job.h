@@ -30,6 +30,7 @@ Json admit_request(const JobRequest& request);
 struct Admission {
   Json job;          // the daemon's handle, given back as it came
   std::string name;
+  std::vector<std::string> notes;  // lines for the user: another daemon on the same device, for instance
 };
 
 // Asks for room. While the job is queued, `queued` gets the daemon's {"event":"queued",...} objects. If a per-user daemon

@@ -1,4 +1,4 @@
-// The processes below this one, read from /proc: a snapshot that may be out of date when it arrives.
+// The processes below this one: a snapshot of /proc that may be out of date when it arrives. Ended ones don't count.
 #pragma once
 #include <sys/types.h>
 
@@ -6,12 +6,12 @@
 
 namespace berth::client {
 
-// All descendants of `root` (without it). Those below a pid of `except` and it itself are left out.
-std::vector<pid_t> descendants(pid_t root, pid_t except = 0);
+// All processes below this one, but for `except` and those below it.
+std::vector<pid_t> processes_below(pid_t except = 0);
 
-// The direct children of `root`, without `except`.
-std::vector<pid_t> children(pid_t root, pid_t except = 0);
+// Only this process's own children.
+std::vector<pid_t> own_children(pid_t except = 0);
 
-bool is_below(pid_t process, pid_t root);
+bool is_below_us(pid_t process);
 
 }  // namespace berth::client

@@ -106,9 +106,9 @@ void Supervisor::pass_on(const SignalIntake::Received& received) {
   // The terminal's signals have reached the program already. One from the program or from below it was meant for its
   // whole group or for its parent; it must not come back to it.
   if (received.from_kernel || received.sender == ::getpid()) return;
-  if (received.sender > 0 && is_below(received.sender, ::getpid())) return;
+  if (received.sender > 0 && is_below_us(received.sender)) return;
   std::vector<pid_t> targets{job_.root};
-  if (root_status_) targets = children(::getpid(), job_.daemon);
+  if (root_status_) targets = own_children(job_.daemon);
   for (pid_t target : targets) {
     if (received.code == SI_QUEUE) {
       sigval value{};
@@ -133,7 +133,7 @@ void Supervisor::reap() {
 
 bool Supervisor::all_ended() {
   if (!root_status_) return no_children_;
-  return no_children_ || (job_.daemon && children(::getpid(), job_.daemon).empty());
+  return no_children_ || (job_.daemon && own_children(job_.daemon).empty());
 }
 
 void Supervisor::hear(const Json& event) {
@@ -143,13 +143,13 @@ void Supervisor::hear(const Json& event) {
   } else if (what == "end_job" && !ending_) {
     job_.say(event.value("reason", "the daemon ends this job"));
     ending_ = true;
-    for (pid_t process : descendants(::getpid(), job_.daemon)) ::kill(process, SIGTERM);
+    for (pid_t process : processes_below(job_.daemon)) ::kill(process, SIGTERM);
     kill_at_ = Clock::now() + kEndPatience;
   }
 }
 
 void Supervisor::end_job() {
-  for (pid_t process : descendants(::getpid(), job_.daemon)) ::kill(process, SIGKILL);
+  for (pid_t process : processes_below(job_.daemon)) ::kill(process, SIGKILL);
   kill_at_ = Clock::now() + milliseconds(100);  // one that has just been forked
 }
 
@@ -163,9 +163,7 @@ void Supervisor::reconnect() {
   auto connection = Connection::open(socket_);
   if (connection) {
     connection->on_event([this](const Json& event) { hear(event); });
-    auto left = children(::getpid(), job_.daemon);
-    pid_t process = !root_status_ || left.empty() ? job_.root : left.front();
-    auto done = start(&*connection, job_.job, process, kReplyPatience);
+    auto done = start(&*connection, job_.job, job_.root, kReplyPatience);
     if (done) {
       connection_ = std::move(*connection);
       complained_ = false;

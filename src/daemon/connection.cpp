@@ -122,6 +122,7 @@ void Connection::close() {
     self->on_packet = nullptr;
     self->after_read = nullptr;
     if (closed) closed();
+    if (auto gone = std::exchange(self->on_gone, nullptr)) gone();
   });
 }
 

@@ -31,6 +31,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   OnPacket on_packet;
   std::function<void()> after_read;
   std::function<void()> on_closed;
+  std::function<void()> on_gone;  // the same, for whoever counts connections
 
   // Hands on what has arrived already, without waiting and without after_read. Not to be called from on_packet.
   void read_arrived();

@@ -15,7 +15,7 @@ std::string device_text(DeviceIndex device) { return "GPU " + std::to_string(dev
 
 bool lives(const Job& job) { return job.state == JobState::running || job.state == JobState::paused; }
 
-// "training-1 (alice) 8 GiB, notebook-1 (bob) 4 GiB, other processes 600 MiB"
+// "training-1 (alice) 8 GiB, notebook-1 (bob) 4 GiB, no job 600 MiB, kept free for the driver 1 GiB"
 std::string holders(const State& state, DeviceIndex device) {
   std::string text;
   auto add = [&](const std::string& who, uint64_t bytes) {
@@ -33,8 +33,9 @@ std::string holders(const State& state, DeviceIndex device) {
     shown += promised(*job, device) > 0 ? 1 : 0;
   }
   add("more jobs", rest);
-  add("no job (driver, other processes)", state.devices[device].unmanaged);
-  return text.empty() ? "nobody holds any" : text + " hold the rest";
+  add("processes of no job", state.devices[device].unmanaged);
+  add("kept free for the driver", state.devices[device].headroom);
+  return text;
 }
 
 // The quota that `memory` means on a device, limits applied.
@@ -61,8 +62,7 @@ uint64_t could_ever_promise(const Device& device) { return less(device.total, de
 std::string no_room_text(const State& state, DeviceIndex device, uint64_t quota) {
   return "asked for " + format_size(quota) + ", but " + device_text(device) + " has " +
          format_size(promisable(state, device)) + " of " + format_size(state.devices[device].total) +
-         " left to promise: " + holders(state, device) + " (" + format_size(state.devices[device].headroom) +
-         " stay free for the driver)";
+         " left to promise (" + holders(state, device) + ")";
 }
 
 // One line about a job that finds no room on any of `devices` (not empty).
@@ -71,7 +71,7 @@ std::string no_room(const State& state, const std::vector<std::pair<DeviceIndex,
     return promisable(state, a.first) < promisable(state, b.first);
   });
   std::string text = no_room_text(state, best->first, best->second);
-  return wanted.size() > 1 ? text + "; the other devices have no more" : text;
+  return wanted.size() > 1 ? text + "; the other devices have less" : text;
 }
 
 using Wanted = std::vector<std::pair<DeviceIndex, uint64_t>>;
@@ -183,6 +183,8 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
   std::vector<uint64_t> quotas;
   for (DeviceIndex device : *devices) {
     auto quota = quota_on(state, device, request.memory, request.uid, 0, limits);
+    // A program that nobody started with `berth run` can't be refused: it attaches, and gets nothing.
+    if (!quota && request.is_default && quota.error().code == "limit") quota = std::optional<uint64_t>(0);
     if (!quota) return quota.error();
     if (*quota) quotas.push_back(**quota);
   }
@@ -194,7 +196,7 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
     }
     return Admitted{keep(state, std::move(job))};
   }
-  if (quotas.empty()) {  // no promise, so there is nothing to wait for
+  if (quotas.size() < devices->size()) {  // no promise, so there is nothing to wait for
     Wanted any;
     for (DeviceIndex device : *devices) any.emplace_back(device, 0);
     prefer(state, &any);

@@ -80,24 +80,20 @@ uint64_t release(State& state, ClientId id, DeviceIndex device, Kind kind, uint6
 
 void begin_holdings(State& state, ClientId id) {
   Client& client = state.clients.at(id);
-  for (DeviceIndex device = 0; device < client.holdings.size(); ++device)
-    for (size_t kind = 0; kind < kOverhead; ++kind) set_bytes(state, client, device, static_cast<Kind>(kind), 0);
+  for (DeviceIndex device = 0; device < client.holdings.size(); ++device) {
+    for (size_t kind = 0; kind < kKinds; ++kind) set_bytes(state, client, device, static_cast<Kind>(kind), 0);
+    client.holdings[device].refreshed = true;
+  }
 }
 
 void add_holding(State& state, ClientId id, DeviceIndex device, Kind kind, uint64_t bytes, Time now) {
   Client& client = state.clients.at(id);
   Holding& holding = client.holdings[device];
   uint64_t present = holding.bytes[static_cast<size_t>(kind)];
-  // A context's cost is known better than the client's word for it. Other claims beyond what a reservation could have
-  // got are cut: real excess comes back through NVML as overhead.
-  if (kind == Kind::imported) {
-    set_bytes(state, client, device, kind, std::min(bytes, state.devices[device].total));
-  } else if (kind == Kind::overhead) {
-    if (present == 0 && bytes > 0)
-      set_bytes(state, client, device, kind, std::min(bytes, state.devices[device].context_cost));
-  } else {
-    set_bytes(state, client, device, kind, present + std::min(bytes, available(state, state.jobs.at(client.job), device)));
-  }
+  // Claims beyond what a reservation could have got are cut; what is really there comes back through NVML.
+  uint64_t most = kind == Kind::imported ? less(state.devices[device].total, present)
+                                         : beyond_quota(state, state.jobs.at(client.job), device);
+  set_bytes(state, client, device, kind, present + std::min(bytes, most));
   holding.changed = now;
 }
 

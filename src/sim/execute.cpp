@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sim/event.h"
+#include "sim/graph_memory.h"
 #include "sim/kernels.h"
 #include "sim/managed.h"
 #include "sim/pool.h"
@@ -30,11 +31,11 @@ int64_t clock_of(const Operation& operation, EngineView& view, bool on_card) {
   return card.time;
 }
 
-bool side_usable(const Side& side, const CopyWork& work) {
+bool side_usable(const Side& side, const CopyWork& work, const Operation& operation) {
   if (!side.device || !work.width || !work.height || !work.depth) return true;
   uint64_t bytes = side.slice * (work.depth - 1) + side.pitch * (work.height - 1) + work.width;
   Lock lock(process().mutex);
-  return device_may_use(side.address, bytes);
+  return device_touch(*operation.context->device, side.address, bytes);
 }
 
 // Rows are numbered through all layers; one piece of them a step.
@@ -42,7 +43,7 @@ Step copy(CopyWork& work, Operation& operation, EngineView& view, Lane& lane) {
   uint64_t bytes = work.width * work.height * work.depth;
   bool host = !work.from.device || !work.to.device;
   double duration = static_cast<double>(bytes) / (host ? kHostBytesPerNs : kDeviceBytesPerNs);
-  if (!operation.begun && (!side_usable(work.from, work) || !side_usable(work.to, work))) return kIllegalAddress;
+  if (!operation.begun && (!side_usable(work.from, work, operation) || !side_usable(work.to, work, operation))) return kIllegalAddress;
   uint64_t done = operation.position;
   bool flat = work.height * work.depth == 1;
   if (done < bytes) {
@@ -75,7 +76,8 @@ Step fill(FillWork& work, Operation& operation, EngineView& view, Lane& lane) {
   auto duration = static_cast<int64_t>(static_cast<double>(bytes) / kDeviceBytesPerNs);
   if (!operation.begun && bytes) {
     Lock lock(process().mutex);
-    if (!device_may_use(work.address, work.pitch * (work.height - 1) + row_bytes)) return kIllegalAddress;
+    if (!device_touch(*operation.context->device, work.address, work.pitch * (work.height - 1) + row_bytes))
+      return kIllegalAddress;
   }
   if (operation.position < work.height && bytes) {
     if (!operation.begun) pass_time(operation, view, lane, duration, false);
@@ -174,7 +176,7 @@ Step advance(Operation& operation, EngineView& view, Lane& lane) {
     Step operator()(ValueWork& work) { return values(work, operation); }
     Step operator()(PoolFreeWork& work) {
       Lock lock(process().mutex);
-      work.pool->finish_free(work.address);
+      work.pool->finish_free(work.address, work.generation);
       return kComplete;
     }
     Step operator()(ManagedWork& work) {
@@ -182,8 +184,16 @@ Step advance(Operation& operation, EngineView& view, Lane& lane) {
       if (Range* range = find_range(work.address)) move_managed(*range, *operation.context->device, work.to_device);
       return kComplete;
     }
-    Step operator()(GraphAllocWork&) { return kComplete; }  // the launch has done it
-    Step operator()(GraphFreeWork&) { return kComplete; }
+    Step operator()(GraphAllocWork& work) {  // the launch has given it its memory
+      Lock lock(process().mutex);
+      operation.context->device->graph_memory->allocated(work.address->start);
+      return kComplete;
+    }
+    Step operator()(GraphFreeWork& work) {
+      Lock lock(process().mutex);
+      operation.context->device->graph_memory->free(work.address);
+      return kComplete;
+    }
     Step operator()(EmptyWork&) { return kComplete; }
     Step operator()(ChildWork&) { return kComplete; }  // instantiation has put the child's nodes in its place
   };
@@ -191,13 +201,13 @@ Step advance(Operation& operation, EngineView& view, Lane& lane) {
 }
 
 void abandon(Operation& operation, CUresult error) {
-  if (operation.graph) return abandon_graph(*operation.graph, error);
+  if (operation.graph) return abandon_graph(*operation.graph, operation, error);
   if (auto* record = std::get_if<RecordWork>(&operation.work)) {
     Lock lock(process().mutex);
     complete_record(*record->record);
   } else if (auto* freed = std::get_if<PoolFreeWork>(&operation.work)) {
     Lock lock(process().mutex);
-    freed->pool->finish_free(freed->address);
+    freed->pool->finish_free(freed->address, freed->generation);
   } else if (auto* called = std::get_if<HostWork>(&operation.work); called && called->callback && !operation.called_back) {
     call_back([work = *called, error] { work.callback(work.stream, error, work.data); });
   }

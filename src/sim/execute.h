@@ -6,6 +6,6 @@ namespace berth::sim {
 
 // A launch of an instantiated graph, graph_run.cpp.
 Step advance_graph(GraphRun& run, Operation& operation, EngineView& view, Lane& lane);
-void abandon_graph(GraphRun& run, CUresult error);
+void abandon_graph(GraphRun& run, Operation& operation, CUresult error);
 
 }  // namespace berth::sim

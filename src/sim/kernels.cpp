@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/managed.h"
 #include "sim/process.h"
 
 namespace berth::sim {
@@ -24,9 +25,9 @@ uint32_t pattern(uint32_t seed, uint64_t index) {
   return x ^ (x >> 16);
 }
 
-bool usable(uint64_t address, uint64_t bytes) {
+bool usable(const Operation& operation, uint64_t address, uint64_t bytes) {
   Lock lock(process().mutex);
-  return device_may_use(address, bytes);
+  return device_touch(*operation.context->device, address, bytes);
 }
 
 constexpr Step kIllegalAddress{Step::failed, 0, false, CUDA_ERROR_ILLEGAL_ADDRESS};
@@ -50,7 +51,7 @@ Step fill(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto address = argument<uint64_t>(a, 0), words = argument<uint64_t>(a, 8);
   auto seed = argument<uint32_t>(a, 16);
   auto* data = reinterpret_cast<uint32_t*>(address);
-  return in_pieces(operation, view, words, [&] { return words <= UINT64_MAX / 4 && usable(address, words * 4); },
+  return in_pieces(operation, view, words, [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4); },
                    [&](uint64_t from, uint64_t to) {
                      for (uint64_t i = from; i < to; ++i) data[i] = pattern(seed, i);
                    });
@@ -61,7 +62,7 @@ Step check(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto seed = argument<uint32_t>(a, 16);
   const auto* data = reinterpret_cast<const uint32_t*>(address);
   return in_pieces(operation, view, words,
-                   [&] { return words <= UINT64_MAX / 4 && usable(address, words * 4) && usable(errors, 4); },
+                   [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4) && usable(operation, errors, 4); },
                    [&](uint64_t from, uint64_t to) {
                      uint32_t wrong = 0;
                      for (uint64_t i = from; i < to; ++i) wrong += data[i] != pattern(seed, i);
@@ -75,7 +76,7 @@ Step axpy(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto* y = reinterpret_cast<float*>(y_address);
   const auto* x = reinterpret_cast<const float*>(x_address);
   return in_pieces(operation, view, count,
-                   [&] { return count <= UINT64_MAX / 4 && usable(y_address, count * 4) && usable(x_address, count * 4); },
+                   [&] { return count <= UINT64_MAX / 4 && usable(operation, y_address, count * 4) && usable(operation, x_address, count * 4); },
                    [&](uint64_t from, uint64_t to) {
                      for (uint64_t i = from; i < to; ++i) y[i] += factor * x[i];
                    });
@@ -90,7 +91,7 @@ Step wait(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto address = argument<uint64_t>(a, 0);
   auto value = argument<uint32_t>(a, 8);
   if (!view.cards[operation.context->device->card].held) return kNeedsCard;
-  if (!operation.begun && !usable(address, 4)) return kIllegalAddress;
+  if (!operation.begun && !usable(operation, address, 4)) return kIllegalAddress;
   operation.begun = true;
   if (__atomic_load_n(reinterpret_cast<const uint32_t*>(address), __ATOMIC_ACQUIRE) == value) return {Step::complete};
   return {Step::wait, 0, true};

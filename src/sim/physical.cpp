@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -13,6 +14,11 @@ namespace {
 std::mutex addresses_mutex;
 std::map<uint64_t, uint64_t>& free_addresses() {
   static auto* const map = new std::map<uint64_t, uint64_t>;
+  return *map;
+}
+
+auto& shares_here() {
+  static auto* const map = new std::map<std::pair<int32_t, uint32_t>, std::weak_ptr<Physical>>;
   return *map;
 }
 
@@ -42,20 +48,23 @@ PhysicalRef take_host_physical(uint64_t bytes) {
   return result;
 }
 
-bool make_shared_physical(Physical& physical) {
-  if (physical.share) return true;
-  if (physical.card < 0) return false;
+bool make_shared_physical(const PhysicalRef& physical) {
+  if (physical->share) return true;
   ShareName name{};
-  if (share_pages(physical.card, physical.runs, &name) < 0) return false;
-  physical.share = name;
+  if (physical->card < 0 || share_pages(physical->card, physical->runs, &name) < 0) return false;
+  physical->share = name;
+  shares_here()[{name.index, name.generation}] = physical;
   return true;
 }
 
 PhysicalRef open_shared_physical(const ShareName& name) {
+  std::erase_if(shares_here(), [](const auto& each) { return each.second.expired(); });
+  if (auto known = shares_here().find({name.index, name.generation}); known != shares_here().end()) return known->second.lock();
   auto result = std::make_shared<Physical>();
   if (!join_share(name, &result->card, &result->runs)) return nullptr;
   for (const Run& run : result->runs) result->bytes += run.count * kPageBytes;
   result->share = name;
+  shares_here()[{name.index, name.generation}] = result;
   return result;
 }
 
@@ -92,8 +101,17 @@ uint64_t take_addresses(uint64_t bytes, uint64_t alignment, uint64_t wish) {
   return 0;
 }
 
+uint64_t take_low_addresses(uint64_t bytes) {
+  void* where = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_32BIT, -1, 0);
+  return where == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(where);
+}
+
 void give_addresses(uint64_t address, uint64_t bytes) {
   std::lock_guard guard(addresses_mutex);
+  if (address <= UINT32_MAX) {
+    munmap(as_pointer(address), bytes);
+    return;
+  }
   bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   auto next = free_addresses().upper_bound(address);
   if (next != free_addresses().end() && address + bytes == next->first) {

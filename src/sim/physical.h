@@ -27,13 +27,15 @@ using PhysicalRef = std::shared_ptr<Physical>;
 // Null: out of memory.
 PhysicalRef take_physical(int card, uint64_t bytes, PageKind kind = PageKind::memory);
 PhysicalRef take_host_physical(uint64_t bytes);
-// Makes it shareable, or says that it is already; joins memory that another process has shared.
-bool make_shared_physical(Physical& physical);
+// Makes it shareable, if it is not already; joins memory that is shared. A process holds a share once, through one Physical.
+// Under the process's mutex.
+bool make_shared_physical(const PhysicalRef& physical);
 PhysicalRef open_shared_physical(const ShareName& name);
 
 // Addresses are whole pages of 2 MiB. A wish is met if it is free. 0: no more addresses.
 void reserve_addresses();  // at cuInit
 uint64_t take_addresses(uint64_t bytes, uint64_t alignment = kPageBytes, uint64_t wish = 0);
+uint64_t take_low_addresses(uint64_t bytes);  // for the calls of the 32-bit interface
 void give_addresses(uint64_t address, uint64_t bytes);
 
 // Shows `bytes` of the memory, from `offset` on, at the address; false when the system refuses. Unmapped addresses stay

@@ -37,14 +37,15 @@ using StreamRef = std::shared_ptr<Stream>;
 
 struct Context {
   struct Device* device = nullptr;
-  bool primary = false, alive = false;
+  bool primary = false, alive = false, closing = false;
   unsigned flags = 0, api_version = 3020;
   int uses = 0;  // retains of a primary context, attachments of others
   uint64_t id = 0;
   CUresult error = CUDA_SUCCESS;  // sticky
   int cache_config = 0;
   size_t limits[16] = {};
-  PhysicalRef memory, stack_memory, graph_memory;
+  PhysicalRef memory, graph_memory;
+  std::vector<PhysicalRef> stack_memory;
   SmallHeap heap;
   StreamRef legacy;
   std::vector<StreamRef> streams;  // all but the legacy one

@@ -87,7 +87,7 @@ struct State {
   Share shares[kMaxShares];
   SharedEvent events[kMaxEvents];
   Card card[kMaxCards];
-  Page page[];  // cards * pages
+  // Behind it: the page table, `pages` entries for each card.
 };
 
 // Maps the folder's state, making it where there is none; sticks for the life of the process. Thread safe.
@@ -98,7 +98,7 @@ State& state();
 std::string folder_file(const std::string& name);
 // Opens (or makes, as open to others as the folder is) a file of the folder, close-on-exec.
 UniqueFd open_folder_file(const std::string& name, int flags);
-inline Page* pages_of(int card) { return state().page + static_cast<uint64_t>(card) * state().pages; }
+inline Page* pages_of(int card) { return reinterpret_cast<Page*>(&state() + 1) + static_cast<uint64_t>(card) * state().pages; }
 
 // Holds the state's mutex. On construction the dead have been noticed and those dead for long enough have been cleared.
 class StateLock {

@@ -18,6 +18,7 @@ struct Record;
 struct Graph;
 struct Pool;
 struct Kernel;
+struct GraphAddress;
 struct GraphMemory;
 struct Range;
 
@@ -75,10 +76,11 @@ struct ValueWork {
 
 struct PoolFreeWork {
   Pool* pool;
-  uint64_t address;
+  uint64_t address, generation;
 };
 struct GraphAllocWork {
   CUDA_MEM_ALLOC_NODE_PARAMS params;
+  std::shared_ptr<GraphAddress> address;
 };
 struct GraphFreeWork {
   uint64_t address;

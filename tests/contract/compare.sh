@@ -12,7 +12,7 @@ if [ "$section" = proc_address ]; then
   "$build/tests/proc_address" | sort > "$work/trace"
   grep -v '^#' "$here/../../src/abi/driver.versions" > "$work/golden"
 else
-  "$build/tests/contract" "$section" > "$work/trace" || echo "exit $?" >> "$work/trace"
+  "$build/tests/contract_trace" "$section" > "$work/trace" || echo "exit $?" >> "$work/trace"
   cp "$here"/golden/580.159.04/"$section".txt "$work/golden"
 fi
 diff -u "$work/golden" "$work/trace"

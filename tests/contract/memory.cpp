@@ -142,6 +142,7 @@ void pools() {
   properties.allocType = 1;
   properties.location = {1, 0};
   CUmemoryPool own;
+  D(cuCtxSynchronize)();
   CALL(cuMemPoolCreate, &own, &properties);
   before = free_bytes();
   CALL(cuMemAllocFromPoolAsync, &a, 5 << 20, own, stream);

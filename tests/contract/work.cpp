@@ -369,7 +369,6 @@ void lookups() {
   look("cuMemAlloc", 13000, 1);
   look("cuMemAlloc", 13000, 3);
   look("cuMemAlloc", 13000, 4);
-  CALLED("null pointer", cuGetProcAddress_v2, "cuInit", nullptr, 13000, 0, &status);
   CALLED("null status", cuGetProcAddress_v2, "cuInit", &pointer, 13000, 0, nullptr);
   CALLED("first form", cuGetProcAddress, "cuInit", &pointer, 11030, 0);
   CALLED("first form", cuGetProcAddress, "cuNoSuchFunction", &pointer, 11030, 0);

@@ -14,8 +14,8 @@ MODULES = {
     "src/policy": {"policy", "base"},
     "src/shim": {"shim", "abi", "wire", "base"},
     "src/client": {"client", "wire", "base"},
-    "src/daemon": {"daemon", "policy", "wire", "base"},
-    "src/cli": {"cli", "client", "base"},
+    "src/daemon": {"daemon", "policy", "wire", "abi", "base"},  # abi: it reads NVML
+    "src/cli": {"cli", "client", "abi", "base"},  # abi: doctor compares the driver with our list
     "src/sim": {"sim", "abi", "base"},
     "tools/load": {"abi", "base"},
 }

@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "modes.h"
+#include "timing.h"
 
 namespace berth::load {
 namespace {
@@ -146,8 +147,8 @@ int run(const Options& options) {
   report.update({{"device", session.device_name()},
                  {"total_bytes", session.total_bytes()},
                  {"kind", name_of(kKinds, options.kind)},
-                 {"init_ms", session.init_seconds() * 1000},
-                 {"context_ms", session.context_seconds() * 1000}});
+                 {"init_ms", rounded(1000 * session.init_seconds())},
+                 {"context_ms", rounded(1000 * session.context_seconds())}});
   report.update(run_mode(session, options));
   options.json ? print_line(report) : print_table(report);
   return report["wrong"] != 0 || report["ended_by"] == "refusal" ? kFailed : 0;

@@ -13,8 +13,6 @@ constexpr uint64_t kMiB = 1 << 20;
 
 const char* ended_by() { return stop_requested ? "signal" : "time"; }
 
-double rounded(double value) { return static_cast<double>(static_cast<int64_t>(value * 1000 + 0.5)) / 1000; }
-
 Report as_json(const Session& session, const Refusal& refusal) {
   const char* name = nullptr;
   session.driver().cuGetErrorName(refusal.code, &name);

@@ -10,6 +10,8 @@ namespace berth::load {
 
 std::atomic<bool> stop_requested = false;
 
+double rounded(double value) { return std::round(value * 1000) / 1000; }
+
 void sleep_until(Clock::time_point when) {
   constexpr auto kLongest = std::chrono::milliseconds(20);  // how late a signal may be noticed
   while (!stop_requested) {

@@ -14,6 +14,9 @@ inline Clock::duration seconds(double value) {
 }
 inline double in_seconds(Clock::duration value) { return std::chrono::duration<double>(value).count(); }
 
+// To three decimals, for reports.
+double rounded(double value);
+
 // Sleeps until `when`, or until a signal asked to stop.
 void sleep_until(Clock::time_point when);
 

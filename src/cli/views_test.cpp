@@ -1,0 +1,96 @@
+#include "cli/views.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/output.h"
+#include "cli/table.h"
+
+namespace berth::cli {
+namespace {
+
+Json job() {
+  return {{"name", "train-1"}, {"user", "alice"}, {"state", "running"}, {"priority", "normal"}, {"weight", 100},
+          {"waiting_for", nullptr}, {"queue_position", nullptr}, {"gpu_share_ratio", 0.452},
+          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 3ull << 30}}}},
+          {"clients", {{{"pid", 4711}, {"command", "python"}, {"state", "attached"},
+                        {"devices", {{{"index", 0}, {"used_bytes", 3ull << 30}}}}}}}};
+}
+
+}  // namespace
+
+TEST(Views, PsShowsJobsAndClients) {
+  EXPECT_EQ(ps_view({{"jobs", {job()}}}, {}),
+            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  QUOTA  SHARE\n"
+            "train-1  running  normal       100    0  3 GiB  8 GiB    45%\n"
+            "  4711    python                         3 GiB\n");
+}
+
+TEST(Views, PsFitsEightyColumnsWithTheWidestFigures) {
+  Json wide = job();
+  wide["name"] = "a-name-of-some-length";
+  wide["weight"] = 10000;
+  wide["devices"][0]["quota_bytes"] = 1023ull << 20;
+  wide["devices"][0]["used_bytes"] = (99ull << 30) + (1 << 29);
+  for (size_t end, from = 0; (end = ps_view({{"jobs", {wide}}}, {}).find('\n', from)) != std::string::npos; from = end + 1)
+    EXPECT_LE(end - from, 80u);
+}
+
+TEST(Views, UnknownIsADash) {
+  Json bare = {{"name", "x"}, {"state", "waiting"}, {"gpu_share_ratio", nullptr}};
+  EXPECT_EQ(ps_view({{"jobs", {bare}}}, {}),
+            "NAME  STATE    PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE\n"
+            "x     waiting  -              -    -     -      -      -\n");
+  EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE\n");
+}
+
+TEST(Views, WaitingTellsForWhat) {
+  Json waiting = job();
+  waiting["state"] = "waiting";
+  waiting["waiting_for"] = "train-2 holds 9 GiB";
+  waiting["queue_position"] = 2;
+  EXPECT_NE(ps_view({{"jobs", {waiting}}}, {}).find("  waits, place 2: train-2 holds 9 GiB\n"), std::string::npos);
+}
+
+TEST(Views, UsersShowWhenThereAreSeveral) {
+  Json other = job();
+  other["user"] = "bob";
+  EXPECT_EQ(ps_view({{"jobs", {job()}}}, {}).find("USER"), std::string::npos);
+  std::string view = ps_view({{"jobs", {job(), other}}}, {});
+  EXPECT_NE(view.find("USER"), std::string::npos);
+  EXPECT_NE(view.find("bob"), std::string::npos);
+}
+
+TEST(Views, NamesCantSteerTheTerminal) {
+  Json evil = job();
+  evil["clients"][0]["command"] = "a\033[2Jb\nc";
+  EXPECT_NE(ps_view({{"jobs", {evil}}}, {}).find("a?[2Jb?c"), std::string::npos);
+  EXPECT_EQ(message_text("x\033[2J\ny"), "berth: x?[2J\nberth: y\n");
+}
+
+TEST(Views, ClientsTellWhatIsSpecial) {
+  Json odd = job();
+  odd["clients"][0]["state"] = "leaving";
+  odd["clients"][0]["partly_covered"] = true;
+  EXPECT_NE(ps_view({{"jobs", {odd}}}, {}).find("          leaving, partly covered\n"), std::string::npos);
+}
+
+TEST(Views, GpusShowWhoElseIsThere) {
+  Json gpus = {{"devices", {{{"index", 0}, {"name", "H200"}, {"uuid", "GPU-1"}, {"total_bytes", 16ull << 30}, {"used_bytes", 0},
+                             {"promised_bytes", 8ull << 30}, {"unmanaged_bytes", 0}, {"promisable_bytes", 7ull << 30},
+                             {"held_by", "bob (pid 7)"}, {"jobs", Json::array({Json::object()})},
+                             {"unmanaged", {{{"pid", 9}, {"command", "x"}, {"user", "eve"}, {"used_bytes", nullptr}}}}}}}};
+  EXPECT_EQ(gpus_view(gpus, {}),
+            "GPU  NAME   TOTAL  USED  PROMISED  UNMANAGED   ROOM  JOBS\n"
+            "  0  H200  16 GiB   0 B     8 GiB        0 B  7 GiB     1\n"
+            "     GPU-1\n"
+            "     also shared out by the daemon of bob (pid 7)\n"
+            "     unmanaged: 9 x, eve, -\n");
+}
+
+TEST(Views, Events) {
+  EXPECT_EQ(event_line({{"at", "2026-11-30T12:00:00Z"}, {"kind", "over_quota"}, {"job", "train-1"}, {"message", "too much"}}),
+            "2026-11-30T12:00:00Z  over_quota  train-1  too much\n");
+  EXPECT_EQ(event_line({{"at", "t"}, {"kind", "started"}, {"job", nullptr}}), "t  started\n");
+}
+
+}  // namespace berth::cli

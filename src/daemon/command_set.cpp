@@ -1,0 +1,78 @@
+// `set`: another quota, priority, weight or share for a living job. All or nothing.
+#include <cmath>
+
+#include "base/size.h"
+#include "daemon/daemon.h"
+#include "daemon/users.h"
+#include "daemon/views.h"
+
+namespace berth::daemon {
+namespace {
+
+// What a process inside the job may do: only lowering.
+Status check_lowering(const policy::State& state, const policy::Job& before, const policy::Job& after) {
+  bool raised = after.priority > before.priority || after.weight > before.weight ||
+                after.max_share.value_or(1) > before.max_share.value_or(1);
+  for (size_t i = 0; i < state.devices.size(); ++i)
+    raised |= after.devices[i].quota.value_or(~0ull) > before.devices[i].quota.value_or(~0ull);
+  if (!raised) return Ok{};
+  return Error{"not_permitted", "from inside the job its limits can only be lowered; raise them from outside"};
+}
+
+}  // namespace
+
+void Commands::set(const SessionPtr& session, const Json& request) {
+  bool inside = false;
+  auto id = own_job(session, request, &inside);
+  if (!id) return fail(session, id.error());
+  policy::Job& job = daemon_.state.jobs.at(*id);
+  if (job.state == policy::JobState::ended) return fail(session, {"unknown_job", "the job " + job.name + " has ended already"});
+  if (job.state == policy::JobState::waiting)
+    return fail(session, {"refused", "the job " + job.name + " still waits for room; end it with berth kill and start it anew"});
+  auto limits = limits_of(daemon_.settings.config, job.user, group_names(job.user), daemon_.settings.system, session->uid() == 0);
+  const policy::Job before = job;
+  auto undo = [&](const Error& error) {
+    job.devices = before.devices;
+    job.priority = before.priority;
+    job.weight = before.weight;
+    job.max_share = before.max_share;
+    fail(session, error);
+  };
+  if (auto memory = request.find("memory"); memory != request.end()) {
+    std::string text = memory->is_null() ? "" : memory->is_number_unsigned() ? std::to_string(memory->get<uint64_t>()) : memory->get<std::string>();
+    if (auto status = policy::set_memory(daemon_.state, *id, text, limits); !status) return undo(status.error());
+  }
+  if (auto text = request.find("priority"); text != request.end()) {
+    auto priority = policy::parse_priority(text->get<std::string>());
+    if (!priority) return undo({"usage", "'" + text->get<std::string>().substr(0, 40) + "' is no priority: give high, normal or low"});
+    if (auto status = policy::check_priority(*priority, limits); !status) return undo(status.error());
+    job.priority = *priority;
+  }
+  if (auto weight = request.find("weight"); weight != request.end()) {
+    if (!weight->is_number_integer()) return undo({"usage", "a weight is a whole number from 1 to 10000"});
+    if (auto status = policy::check_weight(weight->get<int64_t>(), limits); !status) return undo(status.error());
+    job.weight = static_cast<uint32_t>(weight->get<int64_t>());
+  }
+  if (auto share = request.find("max_share_ratio"); share != request.end()) {
+    std::optional<double> ratio;
+    if (!share->is_null()) ratio = share->get<double>();
+    if (auto status = policy::check_max_share(ratio); !status) return undo(status.error());
+    job.max_share = ratio;
+  }
+  if (inside)
+    if (auto status = check_lowering(daemon_.state, before, job); !status) return undo(status.error());
+
+  daemon_.jobs.save(*id, [this, session, id = *id, before](Status saved) {
+    auto it = daemon_.state.jobs.find(id);
+    if (it == daemon_.state.jobs.end()) return fail(session, {"unknown_job", "the job has ended meanwhile"});
+    if (saved) return reply(session, job_json(daemon_, it->second));
+    for (size_t i = 0; i < before.devices.size(); ++i) it->second.devices[i].quota = before.devices[i].quota;
+    it->second.priority = before.priority;
+    it->second.weight = before.weight;
+    it->second.max_share = before.max_share;
+    fail(session, saved.error());
+    daemon_.settle();
+  });
+}
+
+}  // namespace berth::daemon

@@ -1,0 +1,98 @@
+#include "daemon/config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace berth::daemon {
+namespace {
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  ConfigTest() {
+    char name[] = "/tmp/berth-config-XXXXXX";
+    folder_ = ::mkdtemp(name);
+    file_ = folder_ + "/berth.toml";
+  }
+  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
+
+  Result<Config> read(const std::string& text) {
+    std::ofstream(file_) << text;
+    return read_config(file_);
+  }
+  std::string error(const std::string& text) {
+    auto config = read(text);
+    return config ? "no error" : config.error().message;
+  }
+
+  std::string folder_, file_;
+};
+
+}  // namespace
+
+TEST_F(ConfigTest, ReadsAllThereIs) {
+  auto config = read(R"(
+    [daemon]
+    socket = "/run/berth/x.sock"
+    headroom = "512M"
+    [limits.default]
+    max_memory = "40%"
+    max_jobs = 4
+    [limits.user.alice]
+    max_memory = "60G"
+    max_priority = "high"
+    [limits.group.staff]
+    max_weight = 500
+    [events]
+    keep = 50
+  )");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->socket, "/run/berth/x.sock");
+  EXPECT_EQ(config->headroom, 512ull << 20);
+  EXPECT_EQ(config->default_limits.max_memory, "40%");
+  EXPECT_EQ(config->user_limits.at("alice").max_priority, policy::Priority::high);
+  EXPECT_EQ(config->group_limits.at("staff").max_weight, 500u);
+  EXPECT_EQ(config->keep_events, 50u);
+  EXPECT_TRUE(read("").ok());
+}
+
+TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
+  EXPECT_EQ(error("[daemon]\nsockett = \"/x\"\n"), file_ + ":2: unknown key 'sockett' in daemon; known are socket, headroom");
+  EXPECT_EQ(error("\n[limit.default]\nmax_jobs = 1\n").substr(0, file_.size() + 23), file_ + ":2: unknown key 'limit' i");
+  for (const char* text : {"[limits.default]\nmax_memory = \"8X\"", "[limits.default]\nmax_jobs = -1", "[limits.default]\nmax_priority = \"top\"",
+                           "[limits.user.bob]\nmax_weight = 0", "[limits.group.staff]\nmax_jobs = \"4\"", "[events]\nkeep = 0",
+                           "[daemon]\nsocket = \"relative\"", "[daemon]\nheadroom = \"-1\"", "[limits.user]\nbob = 3", "[daemon]\nx y"})
+    EXPECT_TRUE(error(text).starts_with(file_ + ":2: ")) << error(text);
+  EXPECT_NE(read_config(folder_ + "/none.toml").error().message.find("/none.toml"), std::string::npos);
+}
+
+TEST_F(ConfigTest, UserBeforeGroupBeforeDefault) {
+  auto config = *read(R"(
+    [limits.default]
+    max_memory = "4G"
+    max_jobs = 1
+    [limits.group.a]
+    max_memory = "8G"
+    [limits.group.b]
+    max_memory = "50%"
+    max_jobs = 3
+    [limits.user.alice]
+    max_jobs = 2
+    max_memory = "0"
+  )");
+  policy::Limits nobody = limits_of(config, "bob", {}, true, false);
+  EXPECT_EQ(nobody.max_memory, "4G");
+  EXPECT_EQ(nobody.max_jobs, 1u);
+  EXPECT_EQ(nobody.max_priority, policy::Priority::normal);
+  policy::Limits member = limits_of(config, "bob", {"a", "b"}, true, false);
+  EXPECT_EQ(member.max_memory, "50%");  // the most generous group
+  EXPECT_EQ(member.max_jobs, 3u);
+  policy::Limits alice = limits_of(config, "alice", {"b"}, false, false);
+  EXPECT_EQ(alice.max_memory, "0");  // no limit
+  EXPECT_EQ(alice.max_jobs, 2u);
+  EXPECT_EQ(alice.max_priority, policy::Priority::high);
+  EXPECT_EQ(limits_of(config, "root", {}, true, true).max_priority, policy::Priority::high);
+}
+
+}  // namespace berth::daemon

@@ -1,0 +1,79 @@
+// Readings of NVML: when they are taken, and what follows from them.
+#pragma once
+#include <asio/steady_timer.hpp>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/process.h"
+#include "daemon/gpu_source.h"
+
+namespace berth::daemon {
+
+class Daemon;
+
+// A process on a device that is no client, as the worker has looked it up.
+struct GpuProcess {
+  ProcessId process;
+  std::string command;
+  uid_t uid = 0;
+  std::vector<ProcessId> chain;
+  std::string cgroup;
+};
+
+struct UnmanagedProcess {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  std::string command;
+  std::optional<uint64_t> bytes;
+};
+
+class Gpus {
+ public:
+  Gpus(Daemon& daemon, std::unique_ptr<GpuSource> source);
+
+  // Finds the devices and takes the first reading, on the caller's thread: before the loop runs. No device is no error:
+  // admission then says why (no_device()).
+  void open();
+  const std::optional<Error>& no_device() const { return no_device_; }
+  std::string describe() const { return source_->describe(); }
+
+  // Asks for a reading that begins after now. Requests meanwhile are one.
+  void request();
+
+  // Sets the next reading by what is going on: bytes leaving, jobs alive, or nothing.
+  void settle();
+
+  // Who holds the lock of a device if not we: "user (pid N)", "" if it is ours.
+  std::string locked_by(policy::DeviceIndex device) const;
+  // Takes locks that others have let go.
+  void lock_devices();
+
+  const std::vector<UnmanagedProcess>& unmanaged(policy::DeviceIndex device) const { return unmanaged_.at(device); }
+  uint64_t used_bytes(policy::DeviceIndex device) const { return used_.at(device); }
+
+ private:
+  using Readings = std::pair<Result<std::vector<GpuReading>>, std::vector<GpuProcess>>;
+  void begin();
+  void done(policy::Time began, Readings readings);
+  void take(policy::Time began, const std::vector<GpuReading>& readings, const std::vector<GpuProcess>& processes);
+  void judge(const GpuProcess& process, policy::JobId job, policy::Time now);
+  void escaped(const GpuProcess& process, policy::JobId job);
+  void wait(policy::Time delay);
+
+  Daemon& daemon_;
+  std::unique_ptr<GpuSource> source_;  // the worker's, once the loop runs
+  std::optional<Error> no_device_;
+  std::vector<std::vector<UnmanagedProcess>> unmanaged_;
+  std::vector<uint64_t> used_;
+  std::vector<UniqueFd> locks_;
+  std::vector<std::string> lock_holders_;
+  asio::steady_timer timer_;
+  policy::Time timer_at_{0};
+  bool timer_set_ = false, reading_ = false, again_ = false, failed_ = false;
+  policy::Time last_began_{0};
+  std::map<ProcessId, policy::Time> suspects_;  // below a job, on a device and not attached; since when
+  std::set<ProcessId> told_unmanaged_;
+};
+
+}  // namespace berth::daemon

@@ -1,0 +1,246 @@
+// The daemon as a server: its socket, its life, hostile peers, the system service, containers.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "daemon/testing/bench.h"
+#include "daemon/users.h"
+#include "wire/control.h"
+
+namespace berth::daemon {
+
+using ServerTest = DaemonTest;
+
+namespace {
+
+UniqueFd plain_connection(const std::string& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fd.reset();
+  return fd;
+}
+
+template <class Message>
+Message exchange(const std::string& path, const void* packet, size_t size) {
+  UniqueFd fd = plain_connection(path);
+  ::send(fd.get(), packet, size, MSG_NOSIGNAL);
+  Message answer{};
+  ::recv(fd.get(), &answer, sizeof answer, 0);
+  return answer;
+}
+
+}  // namespace
+
+TEST_F(ServerTest, OneDaemonASocketAndAStaleOneIsReplaced) {
+  start();
+  asio::io_context loop;
+  {
+    Daemon second(loop, settings_, make_fake_source(gpus_));
+    auto status = second.open();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, "refused");
+    EXPECT_NE(status.error().message.find("already listening on " + socket_), std::string::npos);
+  }
+  EXPECT_TRUE(ps().contains("jobs"));  // the first one is untouched
+  stop();
+  EXPECT_NE(::access(socket_.c_str(), F_OK), 0);
+  // A socket that nobody listens on any more.
+  UniqueFd stale(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(socket_.begin(), socket_.end(), address.sun_path);
+  ASSERT_EQ(::bind(stale.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  stale.reset();
+  start();
+  EXPECT_TRUE(ps().contains("jobs"));
+}
+
+TEST_F(ServerTest, APlaceThatWontDoIsNamed) {
+  auto error_of = [&](const std::string& path) {
+    asio::io_context loop;
+    Settings settings = settings_;
+    settings.socket = path;
+    Daemon daemon(loop, settings, make_fake_source(gpus_));
+    auto status = daemon.open();
+    return status ? std::string() : status.error().message;
+  };
+  EXPECT_NE(error_of(folder_ + "/" + std::string(120, 'x')).find("shorter"), std::string::npos);
+  EXPECT_NE(error_of(folder_ + "/missing/berth.sock").find("No such file"), std::string::npos);
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_NE(error_of(folder_ + "/file").find("no socket"), std::string::npos);
+  std::ifstream kept(folder_ + "/file");
+  EXPECT_EQ(kept.get(), 'x');
+}
+
+TEST_F(ServerTest, AnotherMajorIsToldSo) {
+  start();
+  auto hello = wire::make_message<wire::Hello>();
+  hello.header.major = 9;
+  auto refused = exchange<wire::Refused>(socket_, &hello, sizeof hello);
+  EXPECT_EQ(refused.header.type, wire::MessageType::refused);
+  EXPECT_EQ(refused.why, wire::RefusedWhy::version);
+  std::string request = wire::control_packet(wire::MessageType::control_request, "{}");
+  request[4] = 9;
+  UniqueFd fd = plain_connection(socket_);
+  ::send(fd.get(), request.data(), request.size(), 0);
+  char buffer[4096];
+  ssize_t size = ::recv(fd.get(), buffer, sizeof buffer, 0);
+  ASSERT_GT(size, 0);
+  EXPECT_NE(std::string(buffer, static_cast<size_t>(size)).find("\"version\""), std::string::npos);
+}
+
+TEST_F(ServerTest, NoiseAndFloodsHarmNobody) {
+  start();
+  Job a = job({{"memory", "1G"}});
+  a.root.say(std::string("attach client ") + kUuid);
+  for (size_t size : {size_t{0}, size_t{1}, size_t{16}, size_t{700}, size_t{61440}}) {
+    UniqueFd fd = plain_connection(socket_);
+    std::string noise(size, '\xff');
+    ::send(fd.get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+    char c[600];
+    while (::recv(fd.get(), c, sizeof c, 0) > 0) {
+    }
+  }
+  std::string deep(50000, '[');
+  for (const std::string& text : {deep, std::string("{\"op\":"), std::string("{\"op\":\"ps\",\"all\":1e999}"), std::string("\xff\xfe")}) {
+    UniqueFd fd = plain_connection(socket_);
+    std::string packet = wire::control_packet(wire::MessageType::control_request, text);
+    ::send(fd.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
+    char buffer[4096];
+    EXPECT_GT(::recv(fd.get(), buffer, sizeof buffer, 0), 0) << text.substr(0, 30);
+  }
+  // One that asks and never listens is cut off before it costs much memory.
+  UniqueFd deaf = plain_connection(socket_);
+  std::string request = wire::control_packet(wire::MessageType::control_request, R"({"op":"ps"})");
+  ::fcntl(deaf.get(), F_SETFL, O_NONBLOCK);
+  EXPECT_TRUE(eventually([&] {
+    for (int i = 0; i < 1000; ++i)
+      if (::send(deaf.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0 && errno != EAGAIN) return true;
+    return false;
+  }));
+  // Many that say nothing don't keep others out.
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(plain_connection(socket_));
+  EXPECT_EQ(a.root.say("reserve 0 0 4096").substr(0, 12), "granted 4096");
+}
+
+TEST_F(ServerTest, AUsersOwnDaemonEndsAfterItsLastJob) {
+  settings_.idle_seconds = 0.05;
+  start();
+  thread_.join();
+  thread_ = std::thread([] {});
+  EXPECT_NE(::access(socket_.c_str(), F_OK), 0);
+  stop();
+  settings_.idle_seconds = 0.3;
+  start();
+  Job a = job();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(ps()["jobs"].size(), 1u);  // not while a job lives
+  a.root.end();
+  a.command->ask({{"op", "finish"}, {"job", a.admitted["job"]}, {"exit_code", 0}});
+  EXPECT_TRUE(eventually([&] { return ::access(socket_.c_str(), F_OK) != 0; }));
+}
+
+TEST_F(ServerTest, AnIdleDaemonReadsNothing) {
+  start();
+  int before = gpus_->count_readings();
+  ps();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(gpus_->count_readings(), before);
+}
+
+TEST_F(ServerTest, StopIsRefusedWhileJobsRun) {
+  start();
+  Job a = job();
+  EXPECT_EQ(Command(socket_).ask({{"op", "stop"}})["error"]["code"], "refused");
+  EXPECT_EQ(Command(socket_).ask({{"op", "stop"}, {"force", true}}), Json::object());
+  EXPECT_TRUE(eventually([&] { return ::access(socket_.c_str(), F_OK) != 0; }));
+}
+
+TEST_F(ServerTest, WithoutADeviceAdmissionSaysWhy) {
+  gpus_->devices.clear();
+  start();
+  Command command(socket_);
+  Json reply = admit(command, {{"memory", "1G"}});
+  EXPECT_EQ(reply["error"]["code"], "no_device");
+  EXPECT_EQ(reply["error"]["message"], "no fake device");
+  EXPECT_EQ(command.ask({{"op", "status"}})["no_device"], "no fake device");
+  EXPECT_TRUE(command.ask({{"op", "gpus"}})["devices"].empty());
+}
+
+TEST_F(ServerTest, UnreadableDevicesAreToldOnce) {
+  start();
+  Job a = job();
+  gpus_->fails = true;
+  for (int i = 0; i < 3; ++i) {
+    int before = gpus_->count_readings();
+    on_loop([&] { return daemon_->gpus.request(), 0; });
+    EXPECT_TRUE(eventually([&] { return gpus_->count_readings() > before; }));
+  }
+  EXPECT_TRUE(eventually([&] { return events("devices_unreadable").size() == 1; }));
+}
+
+TEST_F(ServerTest, ASecondDaemonOnADeviceSaysWhoHoldsIt) {
+  start();
+  Settings settings = settings_;
+  settings.socket = folder_ + "/second.sock";
+  settings.state_file = folder_ + "/second.db";
+  asio::io_context loop;
+  Daemon second(loop, settings, make_fake_source(gpus_));
+  ASSERT_TRUE(second.open().ok());
+  EXPECT_NE(second.gpus.locked_by(0).find("(process " + std::to_string(::getpid()) + ")"), std::string::npos);
+  std::thread thread([&] { loop.run(); });
+  Command command(settings.socket);
+  Json reply = admit(command, {{"memory", "1G"}});
+  ASSERT_EQ(reply["notes"].size(), 1u);
+  EXPECT_NE(reply["notes"][0].get<std::string>().find("also shared out by the berth daemon of " + user_name(::getuid())), std::string::npos);
+  EXPECT_TRUE(Command(settings.socket).ask({{"op", "status"}})["devices"][0]["held_by"].is_string());
+  stop();  // the first one lets go, and the next admission sees it
+  EXPECT_TRUE(admit(command, {{"memory", "1G"}})["notes"].empty());
+  asio::post(loop, [&] { second.stop(); });
+  thread.join();
+}
+
+TEST_F(ServerTest, InTheSystemServiceProgramsBelongToTheirUsersDefaultJob) {
+  settings_.system = true;
+  settings_.config.default_limits.max_memory = "4G";
+  start();
+  struct stat info;
+  ASSERT_EQ(::stat(socket_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0666u);
+  Program first(socket_), second(socket_);
+  EXPECT_EQ(first.say(std::string("attach client ") + kUuid), "welcome fresh");
+  EXPECT_EQ(second.say(std::string("attach client ") + kUuid), "welcome fresh");
+  EXPECT_EQ(first.say("reserve 0 0 " + std::to_string(3 * kGiB)).substr(0, 7), "granted");
+  EXPECT_EQ(second.say("reserve 0 0 " + std::to_string(2 * kGiB)), "over_quota 0 " + std::to_string(kGiB));
+  Json shown = job_in_ps("default");
+  EXPECT_EQ(shown["user"], user_name(::getuid()));
+  EXPECT_EQ(shown["clients"].size(), 2u);
+  first.end();
+  second.end();
+  EXPECT_TRUE(eventually([&] { return job_in_ps("default").is_null(); }));
+}
+
+TEST_F(ServerTest, AContainerIsKnownByItsCgroup) {
+  std::string cgroup = cgroup_of(::getpid());
+  start();
+  Command command(socket_);
+  EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "relative"}})["error"]["code"], "usage");
+  EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/a/../b"}})["error"]["code"], "usage");
+  EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/"}})["error"]["code"], "usage");
+  if (cgroup.size() < 2) GTEST_SKIP() << "this process is in the root cgroup";
+  Json reply = command.ask({{"op", "register_container"}, {"name", "box"}, {"cgroup", cgroup}, {"memory", "2G"}});
+  ASSERT_EQ(reply["name"], "box");
+  Program program(socket_);
+  EXPECT_EQ(program.say(std::string("attach client ") + kUuid), "welcome fresh");
+  EXPECT_EQ(program.say("reserve 0 0 4096"), "granted 4096 " + std::to_string(2 * kGiB - 4096));
+  EXPECT_EQ(job_in_ps("box")["cgroup"], cgroup);
+}
+
+}  // namespace berth::daemon

@@ -1,0 +1,233 @@
+// A program for the daemon's tests: does one thing for each line on its stdin and answers with one line. It speaks the
+// guests' protocol, and the commands' where it has to play `berth run`.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "wire/control.h"
+#include "wire/daemon_page.h"
+#include "wire/guest_protocol.h"
+
+namespace {
+
+using namespace berth::wire;
+
+std::string socket_path;
+int guest_fd = -1, control_fd = -1;
+const DaemonPage* page = nullptr;
+uint32_t sequence = 0;
+
+int connect_daemon() {
+  int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket_path.c_str(), sizeof address.sun_path - 1);
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return ::close(fd), -1;
+  return fd;
+}
+
+std::string receive(int fd, int* descriptor = nullptr) {
+  static char buffer[kMaxPacket];
+  iovec part{buffer, sizeof buffer};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  if (size <= 0) return "";
+  if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && descriptor) std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+  return {buffer, static_cast<size_t>(size)};
+}
+
+template <class Message>
+bool read_as(const std::string& packet, Message* message) {
+  if (!check_message<Message>(packet.data(), packet.size())) return false;
+  std::memcpy(message, packet.data(), sizeof *message);
+  return true;
+}
+
+std::string attach(std::istream& line) {
+  std::string role, hex;
+  line >> role;
+  auto hello = make_message<Hello>(++sequence);
+  hello.role = role == "viewer" ? Role::viewer : Role::client;
+  std::strcpy(hello.shim_version, "test");
+  for (; line >> hex; ++hello.device_count)
+    for (size_t i = 0; i < 16; ++i)
+      hello.devices[hello.device_count].bytes[i] = static_cast<uint8_t>(std::stoul(hex.substr(2 * i, 2), nullptr, 16));
+  guest_fd = connect_daemon();
+  if (guest_fd < 0) return "unreachable";
+  ::send(guest_fd, &hello, sizeof hello, 0);
+  int descriptor = -1;
+  std::string packet = receive(guest_fd, &descriptor);
+  Refused refused;
+  if (read_as(packet, &refused)) return "refused " + std::to_string(static_cast<int>(refused.why));
+  Welcome welcome;
+  if (!read_as(packet, &welcome) || descriptor < 0) return "lost";
+  void* memory = ::mmap(nullptr, welcome.page_size, PROT_READ, MAP_SHARED, descriptor, 0);
+  bool writable = ::mmap(nullptr, welcome.page_size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) != MAP_FAILED ||
+                  ::ftruncate(descriptor, 1 << 20) == 0;
+  ::close(descriptor);
+  if (memory == MAP_FAILED) return "no page";
+  page = static_cast<const DaemonPage*>(memory);
+  return std::string("welcome ") + (welcome.restarted ? "restarted" : "fresh") + (writable ? " writable" : "");
+}
+
+template <class Message>
+std::string send_message(const Message& message) {
+  return ::send(guest_fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message ? "ok" : "lost";
+}
+
+Reserve reserve_message(std::istream& line) {
+  auto message = make_message<Reserve>(++sequence);
+  uint32_t kind = 0, force = 0;
+  line >> message.device >> kind >> message.bytes >> force;
+  message.kind = static_cast<Kind>(kind);
+  message.force = static_cast<Force>(force);
+  return message;
+}
+
+std::string await_grant() {
+  Grant grant;
+  if (!read_as(receive(guest_fd), &grant)) return "lost";
+  if (grant.header.sequence != sequence) return "wrong sequence";
+  const char* status[] = {"granted", "over_quota", "device_full"};
+  return std::string(status[static_cast<int>(grant.status)]) + " " + std::to_string(grant.bytes) + " " + std::to_string(grant.available);
+}
+
+std::string show_page(std::istream& line) {
+  size_t device = 0;
+  line >> device;
+  const PageDevice& there = page->devices[device];
+  std::ostringstream text;
+  text << there.total_bytes << " " << there.free_bytes << " " << there.used_bytes << " " << there.leaving_bytes;
+  for (uint32_t i = 0; i < page->pid_count; ++i) text << " " << page->pids[i];
+  return text.str();
+}
+
+std::string control(std::istream& line) {
+  std::string text;
+  std::getline(line, text);
+  if (control_fd < 0) control_fd = connect_daemon();
+  std::string packet = control_packet(MessageType::control_request, text);
+  if (::send(control_fd, packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return "lost";
+  std::string whole;
+  for (;;) {
+    std::string piece = receive(control_fd);
+    ControlPacket parsed;
+    if (!parse_control_packet(piece, &parsed)) return "lost";
+    if (parsed.type == MessageType::control_event) continue;
+    whole += parsed.text;
+    if (parsed.pieces_left == 0) return whole;
+  }
+}
+
+void take_pipes(const std::string& prefix) {
+  int in = ::open((prefix + ".in").c_str(), O_RDONLY), out = ::open((prefix + ".out").c_str(), O_WRONLY);
+  ::dup2(in, 0);
+  ::dup2(out, 1);
+  ::close(in);
+  ::close(out);
+  std::cin.clear();
+}
+
+// `spawn PREFIX`: a child that takes its lines from PREFIX.in. With `orphan` there is a process between that ends.
+std::string spawn(std::istream& line) {
+  std::string prefix, how;
+  line >> prefix >> how;
+  pid_t pid = ::fork();
+  if (pid > 0) {
+    if (how == "orphan") ::waitpid(pid, nullptr, 0);
+    return std::to_string(pid);
+  }
+  if (how == "orphan" && ::fork() > 0) ::_exit(0);
+  if (how == "orphan") ::setsid();
+  take_pipes(prefix);
+  if (guest_fd >= 0 && how != "inherit") ::close(guest_fd);
+  return "here " + std::to_string(::getpid());
+}
+
+std::string act(const std::string& word, std::istream& line) {
+  if (word == "attach") return attach(line);
+  if (word == "reserve") return send_message(reserve_message(line)) == "ok" ? await_grant() : "lost";
+  if (word == "ask") return send_message(reserve_message(line));  // without waiting for the answer
+  if (word == "answer") return await_grant();
+  if (word == "release") {
+    auto message = make_message<Release>(++sequence);
+    uint32_t kind = 0;
+    line >> message.device >> kind >> message.bytes;
+    message.kind = static_cast<Kind>(kind);
+    return send_message(message);
+  }
+  if (word == "holdings") {
+    auto message = make_message<Holdings>(++sequence);
+    uint32_t kind = 0;
+    line >> message.device >> kind >> message.bytes >> message.last;
+    message.kind = static_cast<Kind>(kind);
+    return send_message(message);
+  }
+  if (word == "refresh") return send_message(make_message<Refresh>(++sequence));
+  if (word == "notice") {
+    auto message = make_message<Notice>(++sequence);
+    uint32_t code = 0;
+    line >> code >> message.value >> message.text;
+    message.code = static_cast<NoticeCode>(code);
+    return send_message(message);
+  }
+  if (word == "noise") {  // a packet of so many bytes
+    size_t size = 0;
+    line >> size;
+    if (guest_fd < 0) guest_fd = connect_daemon();
+    std::string noise(size, '\x5a');
+    ::send(guest_fd, noise.data(), noise.size(), MSG_NOSIGNAL);
+    return receive(guest_fd).empty() ? "lost" : "alive";
+  }
+  if (word == "close") return ::close(guest_fd), guest_fd = -1, "ok";
+  if (word == "page") return show_page(line);
+  if (word == "control") return control(line);
+  if (word == "hang_up") return ::close(control_fd), control_fd = -1, "ok";
+  if (word == "spawn") return spawn(line);
+  if (word == "subreaper") return ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 ? "ok" : "failed";
+  if (word == "exec") {
+    ::execl("/proc/self/exe", "fake_guest", socket_path.c_str(), nullptr);
+    return "failed";
+  }
+  return "what?";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  socket_path = argv[1];
+  std::string text;
+  char c;
+  // Read byte by byte: what follows a line must be left for the program after exec, and for children.
+  while (::read(0, &c, 1) == 1) {
+    if (c != '\n') {
+      text += c;
+      continue;
+    }
+    std::istringstream line(text);
+    text.clear();
+    std::string word;
+    line >> word;
+    if (word == "exit") break;
+    std::string answer = act(word, line) + "\n";
+    if (::write(1, answer.data(), answer.size()) < 0) break;
+  }
+  return 0;
+}

@@ -1,0 +1,326 @@
+// Every row of class alloc, in every flavour: over quota it answers out of memory, the driver is not called and nothing is
+// left on the account; within quota it is on the account, and its release takes it off again. The shim that ships, on the
+// simulated GPU, with a daemon that grants or refuses as told. A row without a recipe here fails the test.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <regex>
+#include <string>
+
+#include "abi/driver_api.h"
+#include "abi/generated/driver_rows.h"
+#include "support/fake_daemon.h"
+
+namespace berth {
+namespace {
+
+using abi::driver::Class;
+
+void* shim;
+test::FakeDaemon* fake;
+
+template <class F>
+F entry(const char* name) {
+  void* found = dlsym(shim, name);
+  EXPECT_TRUE(found) << name;
+  return reinterpret_cast<F>(found);
+}
+#define D(name) entry<decltype(&::name)>(#name)
+#define AS(name) reinterpret_cast<decltype(&::name)>(row)
+
+struct Door {
+  std::function<CUresult(void* row)> take;  // calls the row's entry
+  std::function<void()> give_back;
+  bool stays_after = false;  // pools and graph memory: the driver keeps it until trimmed, and give_back trims
+};
+
+struct Held {
+  CUdeviceptr pointer = 0;
+  CUdeviceptr_v1 pointer_v1 = 0;
+  CUarray array = nullptr;
+  CUmipmappedArray mipmap = nullptr;
+  CUmemGenericAllocationHandle handle = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUmemoryPool pool = nullptr;
+} held;
+
+CUgraph graph_with_memory() {
+  CUgraph graph;
+  D(cuGraphCreate)(&graph, 0);
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = 1;
+  params.poolProps.location = {1, 0};
+  params.bytesize = 40 << 20;
+  CUgraphNode alloc, free;
+  EXPECT_EQ(D(cuGraphAddMemAllocNode)(&alloc, graph, nullptr, 0, &params), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuGraphAddMemFreeNode)(&free, graph, &alloc, 1, params.dptr), CUDA_SUCCESS);
+  return graph;
+}
+
+void free_pointer() { EXPECT_EQ(D(cuMemFree_v2)(held.pointer), CUDA_SUCCESS); }
+void drop_graph() {
+  if (held.exec) {
+    EXPECT_EQ(D(cuGraphExecDestroy)(held.exec), CUDA_SUCCESS);
+  }
+  if (held.graph) {
+    EXPECT_EQ(D(cuGraphDestroy)(held.graph), CUDA_SUCCESS);
+  }
+  held.exec = nullptr;
+  held.graph = nullptr;
+}
+
+// By the body's name, which the flavours share.
+std::map<std::string, Door> doors() {
+  static CUDA_ARRAY_DESCRIPTOR two{512, 512, 0x20, 4};
+  static CUDA_ARRAY_DESCRIPTOR_v1 two_v1{512, 512, 0x20, 4};
+  static CUDA_ARRAY3D_DESCRIPTOR three{64, 64, 64, 0x20, 4, 0};
+  static CUDA_ARRAY3D_DESCRIPTOR_v1 three_v1{64, 64, 64, 0x20, 4, 0};
+  static CUmemAllocationProp properties{1, 0, {1, 0}, nullptr, {}};
+  constexpr size_t k8M = 8 << 20;
+  auto free_array = [] { EXPECT_EQ(D(cuArrayDestroy)(held.array), CUDA_SUCCESS); };
+  auto free_async = [] {
+    EXPECT_EQ(D(cuMemFreeAsync)(held.pointer, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuStreamSynchronize)(nullptr), CUDA_SUCCESS);
+  };
+  std::map<std::string, Door> all;
+  all["cuMemAlloc_v2"] = {[](void* row) { return AS(cuMemAlloc_v2)(&held.pointer, k8M); }, free_pointer};
+  all["cuMemAllocPitch_v2"] = {[](void* row) { size_t pitch; return AS(cuMemAllocPitch_v2)(&held.pointer, &pitch, 1000, 8192, 4); }, free_pointer};
+  all["cuMemAllocManaged"] = {[](void* row) { return AS(cuMemAllocManaged)(&held.pointer, k8M, 1); }, free_pointer};
+  all["cuMemAlloc"] = {[](void* row) { return AS(cuMemAlloc)(&held.pointer_v1, k8M); }, [] { D(cuMemFree)(held.pointer_v1); }};
+  all["cuMemAllocPitch"] = {[](void* row) { unsigned pitch; return AS(cuMemAllocPitch)(&held.pointer_v1, &pitch, 1000, 8192, 4); }, [] { D(cuMemFree)(held.pointer_v1); }};
+  all["cuMemAllocAsync"] = {[](void* row) { return AS(cuMemAllocAsync)(&held.pointer, k8M, nullptr); }, free_async};
+  all["cuMemAllocFromPoolAsync"] = {[](void* row) { return AS(cuMemAllocFromPoolAsync)(&held.pointer, k8M, held.pool, nullptr); }, free_async};
+  all["cuMemCreate"] = {[](void* row) { return AS(cuMemCreate)(&held.handle, k8M, &properties, 0); }, [] { EXPECT_EQ(D(cuMemRelease)(held.handle), CUDA_SUCCESS); }};
+  all["cuArrayCreate_v2"] = {[](void* row) { return AS(cuArrayCreate_v2)(&held.array, &two); }, free_array};
+  all["cuArrayCreate"] = {[](void* row) { return AS(cuArrayCreate)(&held.array, &two_v1); }, free_array};
+  all["cuArray3DCreate_v2"] = {[](void* row) { return AS(cuArray3DCreate_v2)(&held.array, &three); }, free_array};
+  all["cuArray3DCreate"] = {[](void* row) { return AS(cuArray3DCreate)(&held.array, &three_v1); }, free_array};
+  all["cuMipmappedArrayCreate"] = {[](void* row) { return AS(cuMipmappedArrayCreate)(&held.mipmap, &three, 3); }, [] { EXPECT_EQ(D(cuMipmappedArrayDestroy)(held.mipmap), CUDA_SUCCESS); }};
+  all["cuGraphInstantiate"] = {[](void* row) { held.graph = graph_with_memory(); return AS(cuGraphInstantiate)(&held.exec, held.graph, nullptr, nullptr, 0); }, drop_graph};
+  all["cuGraphInstantiate_v2"] = {[](void* row) { held.graph = graph_with_memory(); return AS(cuGraphInstantiate_v2)(&held.exec, held.graph, nullptr, nullptr, 0); }, drop_graph};
+  all["cuGraphInstantiateWithFlags"] = {[](void* row) { held.graph = graph_with_memory(); return AS(cuGraphInstantiateWithFlags)(&held.exec, held.graph, 0); }, drop_graph};
+  all["cuGraphInstantiateWithParams"] = {[](void* row) { held.graph = graph_with_memory(); static CUDA_GRAPH_INSTANTIATE_PARAMS p{}; return AS(cuGraphInstantiateWithParams)(&held.exec, held.graph, &p); }, drop_graph};
+  return all;
+}
+
+// Rows that take memory but are never refused for it, each with the reason. Contexts have tests of their own.
+const std::map<std::string, const char*> kNeverRefused = {
+    {"cuModuleLoad", "modules are counted after the fact, through NVML"},
+    {"cuModuleLoadData", "modules"},
+    {"cuModuleLoadDataEx", "modules"},
+    {"cuModuleLoadFatBinary", "modules"},
+    {"cuLibraryLoadData", "modules"},
+    {"cuLibraryLoadFromFile", "modules"},
+    {"cuImportExternalMemory", "imports are charged to the exporter"},
+    {"cuIpcOpenMemHandle", "imports"},
+    {"cuIpcOpenMemHandle_v2", "imports"},
+    {"cuMemImportFromShareableHandle", "imports"},
+    {"cuMemPoolImportFromShareableHandle", "imports"},
+    {"cuMemPoolImportPointer", "imports"},
+    {"cuMemPoolCreate", "a pool takes memory when it first serves"},
+    {"cuCtxCreate", "contexts: the daemon decides by the learned cost"},
+    {"cuCtxCreate_v2", "contexts"},
+    {"cuCtxCreate_v3", "contexts"},
+    {"cuCtxCreate_v4", "contexts"},
+    {"cuGLCtxCreate", "contexts"},
+    {"cuGLCtxCreate_v2", "contexts"},
+    {"cuVDPAUCtxCreate", "contexts"},
+    {"cuVDPAUCtxCreate_v2", "contexts"},
+    {"cuDevicePrimaryCtxRetain", "contexts"},
+    {"cuGreenCtxCreate", "a part of the primary context"},
+    {"cuCtxSetLimit", "has its own test"},
+};
+// Forms that the driver itself refuses on a 64-bit machine.
+bool driver_refuses(const std::string& body) { return body == "cuMemAlloc" || body == "cuMemAllocPitch"; }
+
+class Doors : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fake = new test::FakeDaemon;
+    setenv("BERTH_DRIVER", "sim", 1);
+    shim = dlopen(SHIM_PATH, RTLD_NOW);
+    ASSERT_TRUE(shim) << dlerror();
+    ASSERT_EQ(D(cuInit)(0), CUDA_SUCCESS);
+    ASSERT_EQ(fake->hellos, 1);
+    CUcontext context;
+    ASSERT_EQ(D(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    ASSERT_EQ(D(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CUmemPoolProps pool{};
+    pool.allocType = 1;
+    pool.location = {1, 0};
+    ASSERT_EQ(D(cuMemPoolCreate)(&held.pool, &pool), CUDA_SUCCESS);
+    void* sim = dlopen(SIM_PATH, RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_TRUE(sim);
+    calls = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(sim, "berth_sim_calls"));
+    ASSERT_TRUE(calls);
+  }
+  static void TearDownTestSuite() { delete fake; }
+
+  static size_t free_bytes() {
+    size_t free, total;
+    D(cuMemGetInfo_v2)(&free, &total);
+    return free;
+  }
+  // Releases have no answer: a reservation of nothing comes back after them.
+  static int64_t account() {
+    CUdeviceptr none = 0;
+    D(cuMemAlloc_v2)(&none, 512);
+    if (none) D(cuMemFree_v2)(none);
+    D(cuMemAlloc_v2)(&none, 512);
+    int64_t now = fake->held - (none ? 512 : 0);
+    if (none) D(cuMemFree_v2)(none);
+    return now;
+  }
+  static uint64_t (*calls)(const char*);
+};
+uint64_t (*Doors::calls)(const char*);
+
+TEST_F(Doors, EachHasARecipeOrAReason) {
+  auto all = doors();
+  for (const auto& row : abi::driver::kRowFacts) {
+    if (row.cls != Class::alloc) continue;
+    std::string body = std::regex_replace(row.name, std::regex("_pt(sz|ds)$"), "");
+    EXPECT_TRUE(all.count(body) || kNeverRefused.count(body)) << row.name << " takes memory and nobody tests it";
+  }
+}
+
+// B16: each over quota returns exactly CUDA_ERROR_OUT_OF_MEMORY.
+TEST_F(Doors, B16OverQuotaEachAnswersOutOfMemoryAndLeavesNothing) {
+  auto all = doors();
+  for (const auto& row : abi::driver::kRowFacts) {
+    if (row.cls != Class::alloc) continue;
+    auto door = all.find(std::regex_replace(row.name, std::regex("_pt(sz|ds)$"), ""));
+    if (door == all.end()) continue;
+    int64_t account_before = account();
+    size_t free_before = free_bytes();
+    uint64_t calls_before = calls(row.name);
+    fake->refuse = true;
+    EXPECT_EQ(door->second.take(dlsym(shim, row.name)), CUDA_ERROR_OUT_OF_MEMORY) << row.name;
+    EXPECT_EQ(calls(row.name), calls_before) << row.name << " reached the driver";
+    drop_graph();
+    fake->refuse = false;
+    EXPECT_EQ(free_bytes(), free_before) << row.name;
+    EXPECT_EQ(account(), account_before) << row.name;
+  }
+}
+
+TEST_F(Doors, WithinQuotaEachIsCountedAndReleased) {
+  auto all = doors();
+  for (const auto& row : abi::driver::kRowFacts) {
+    if (row.cls != Class::alloc) continue;
+    auto door = all.find(std::regex_replace(row.name, std::regex("_pt(sz|ds)$"), ""));
+    if (door == all.end() || driver_refuses(door->first)) continue;
+    int64_t before = account();
+    ASSERT_EQ(door->second.take(dlsym(shim, row.name)), CUDA_SUCCESS) << row.name;
+    EXPECT_GE(account() - before, 4 << 20) << row.name << " is not on the account";
+    door->second.give_back();
+    EXPECT_EQ(account(), before) << row.name << " stays on the account";
+  }
+}
+
+// B4: the quota shrinks below what is used; the views succeed and free is 0.
+TEST_F(Doors, B4FreeIsZeroNotHuge) {
+  fake->page->devices[0].free_bytes = 0;
+  size_t free = 1, total = 0;
+  EXPECT_EQ(D(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, 0u);
+  fake->page->devices[0].free_bytes = wire::kNoQuota;
+}
+
+// B10: null outputs are the driver's affair.
+TEST_F(Doors, B10NullOutputs) {
+  size_t value;
+  EXPECT_EQ(D(cuMemGetInfo_v2)(nullptr, &value), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuMemGetInfo_v2)(&value, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuMemAlloc_v2)(nullptr, 4096), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(D(cuMemCreate)(nullptr, 4096, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+// B7, B8: ten thousand rounds under a quota that one round fits; a stream-ordered pointer freed by the plain call.
+TEST_F(Doors, B7B8ManyRoundsLeaveTheAccountAsItWas) {
+  int64_t before = account();
+  CUdeviceptr pointer;
+  for (int i = 0; i < 10000; ++i) {
+    ASSERT_EQ(D(cuMemAllocAsync)(&pointer, 100 << 20, nullptr), CUDA_SUCCESS) << i;
+    ASSERT_EQ(D(cuMemFreeAsync)(pointer, nullptr), CUDA_SUCCESS) << i;
+    ASSERT_LE(fake->held - before, 256 << 20) << i;
+  }
+  ASSERT_EQ(D(cuMemAllocAsync)(&pointer, 1 << 20, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuCtxSynchronize)(), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+}
+
+// B17: no current context is needed for physical memory.
+TEST_F(Doors, B17PhysicalMemoryWithoutAContext) {
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::thread([&] {
+    CUmemAllocationProp properties{1, 0, {1, 0}, nullptr, {}};
+    CUmemGenericAllocationHandle handle;
+    result = D(cuMemCreate)(&handle, 2 << 20, &properties, 0);
+    if (!result) D(cuMemRelease)(handle);
+  }).join();
+  EXPECT_EQ(result, CUDA_SUCCESS);
+}
+
+// A physical handle is charged once and until its last map is gone.
+TEST_F(Doors, MapsHoldPhysicalMemory) {
+  int64_t before = account();
+  CUmemAllocationProp properties{1, 0, {1, 0}, nullptr, {}};
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr range;
+  ASSERT_EQ(D(cuMemCreate)(&handle, 8 << 20, &properties, 0), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuMemAddressReserve)(&range, 16 << 20, 0, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuMemMap)(range, 8 << 20, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuMemMap)(range + (8 << 20), 8 << 20, 0, handle, 0), CUDA_SUCCESS);
+  EXPECT_EQ(account() - before, 8 << 20);
+  ASSERT_EQ(D(cuMemRelease)(handle), CUDA_SUCCESS);
+  EXPECT_EQ(account() - before, 8 << 20);
+  ASSERT_EQ(D(cuMemUnmap)(range, 16 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+  D(cuMemAddressFree)(range, 16 << 20);
+}
+
+// A context takes its allocations with it.
+TEST_F(Doors, AContextTakesItsMemoryWithIt) {
+  int64_t before = account();
+  int64_t overhead = fake->overhead;
+  CUcontext context;
+  ASSERT_EQ(D(cuCtxCreate_v2)(&context, 0, 0), CUDA_SUCCESS);
+  EXPECT_GT(fake->overhead, overhead);
+  CUdeviceptr pointer;
+  ASSERT_EQ(D(cuMemAlloc_v2)(&pointer, 8 << 20), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+  EXPECT_EQ(fake->overhead, overhead);
+}
+
+// An unsettled question of ours must not break a capture of theirs (recorded: asking a pool for attributes does).
+TEST_F(Doors, CapturesStayWhole) {
+  CUstream stream, other;
+  D(cuStreamCreate)(&stream, 1);
+  D(cuStreamCreate)(&other, 1);
+  CUdeviceptr pointer;
+  ASSERT_EQ(D(cuMemAllocAsync)(&pointer, 1 << 20, other), CUDA_SUCCESS);  // there is a pool to settle
+  for (int mode : {0, 1, 2}) {
+    CUgraph graph = nullptr;
+    CUdeviceptr inside, outside;
+    ASSERT_EQ(D(cuStreamBeginCapture_v2)(stream, mode), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuMemAllocAsync)(&inside, 1 << 20, stream), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuMemAllocAsync)(&outside, 1 << 20, other), CUDA_SUCCESS);
+    size_t free, total;
+    EXPECT_EQ(D(cuMemGetInfo_v2)(&free, &total), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuMemFreeAsync)(inside, stream), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuMemFreeAsync)(outside, other), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS) << "mode " << mode;
+    if (graph) D(cuGraphDestroy)(graph);
+  }
+  D(cuMemFreeAsync)(pointer, other);
+  D(cuCtxSynchronize)();
+}
+
+}  // namespace
+}  // namespace berth
