@@ -18,6 +18,7 @@ struct Allocation {
   Space space = Space::empty;
   wire::Kind kind = wire::Kind::linear;
   uint8_t device = 0;
+  bool shares_page = false;  // a small one: the account has whole pages for all of them together
 };
 
 class AllocationTable {

@@ -50,21 +50,20 @@ class AllocCall : public ClientCall {
   //   real() the driver's call        key() the new pointer or handle, after success
   template <class Real, class Key>
   CUresult allocate(const Allocation& what, Real real, Key key) {
-    uint64_t granted;
-    if (!reserve(what.device, what.kind, what.bytes, wire::Force::none, &granted)) return CUDA_ERROR_OUT_OF_MEMORY;
+    Allocation made = what;
+    if (!reserve(what, wire::Force::none, &made.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call_while_leaving(what.device, what.bytes, real);
     if (result != CUDA_SUCCESS) {
-      client().release(what.device, what.kind, granted);
+      client().release(made);
       return result;
     }
-    Allocation made = what;
     made.key = key();
-    made.bytes = granted;
     client().table.insert(made);
     return result;
   }
 
   // As Client::reserve; asks the process's own idle pool memory back before it takes no for an answer.
+  bool reserve(const Allocation& what, wire::Force force, uint64_t* granted);
   bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted);
 
   // A valid grant and yet no memory: while a dead client's memory is on its way back, waits for it and tries again.

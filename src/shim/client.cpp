@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "shim/footprint.h"
+
 #ifndef POLLRDHUP
 #define POLLRDHUP 0x2000
 #endif
@@ -107,6 +109,29 @@ void Client::release(uint32_t device, Kind kind, uint64_t bytes) {
   }
   unsent_[device][static_cast<int>(kind)] += bytes;
   flush_releases();
+}
+
+bool Client::reserve(const Allocation& what, wire::Force force, uint64_t* granted) {
+  if (!what.shares_page || what.device >= wire::kMaxDevices) return reserve(what.device, what.kind, what.bytes, force, granted);
+  Locked locked(small_lock_);
+  uint64_t pages = page_footprint(small_bytes_[what.device] + what.bytes);
+  if (pages > small_pages_[what.device]) {
+    if (!reserve(what.device, what.kind, pages - small_pages_[what.device], force, granted)) return false;
+    small_pages_[what.device] = pages;
+  }
+  small_bytes_[what.device] += what.bytes;
+  *granted = what.bytes;
+  return true;
+}
+
+void Client::release(const Allocation& what) {
+  if (!what.shares_page || what.device >= wire::kMaxDevices) return release(what.device, what.kind, what.bytes);
+  Locked locked(small_lock_);
+  small_bytes_[what.device] -= what.bytes;
+  uint64_t pages = page_footprint(small_bytes_[what.device]), idle = small_pages_[what.device] - pages;
+  if (!idle) return;
+  small_pages_[what.device] = pages;
+  release(what.device, what.kind, idle);
 }
 
 void Client::refresh(uint32_t device) {

@@ -45,6 +45,11 @@ class Client {
   // Puts `bytes` on the account if the daemon grants them; `granted` is what to release later (differs only for contexts).
   bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted);
   void release(uint32_t device, wire::Kind kind, uint64_t bytes);
+
+  // What an allocation needs on the account, and its release. Small ones (Allocation::shares_page) are packed into pages by
+  // the driver; the account has the pages that all of them fill, so most cost no message.
+  bool reserve(const Allocation& what, wire::Force force, uint64_t* granted);
+  void release(const Allocation& what);
   // The driver's own use of the device may have changed.
   void refresh(uint32_t device);
   void notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text);
@@ -75,6 +80,8 @@ class Client {
   bool refused_ = false;  // a new daemon has refused us: go on with what we have, ask no more
   uint64_t held_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // on the account
   uint64_t slack_[wire::kMaxDevices];   // released while the daemon was away: ours to take again until it is back
+  GuestLock small_lock_;                 // the two below; held while pages are asked for
+  uint64_t small_bytes_[wire::kMaxDevices], small_pages_[wire::kMaxDevices];  // of allocations that share pages: in use, on the account
   uint64_t unsent_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // releases that did not fit the socket
 };
 

@@ -82,9 +82,17 @@ Introduction introduce_driver() {
   return introduction;
 }
 
+bool AllocCall::reserve(const Allocation& what, wire::Force force, uint64_t* granted) {
+  if (client().reserve(what, force, granted)) return true;
+  return give_back_idle_pool_memory(client(), what.device) && client().reserve(what, force, granted);
+}
+
 bool AllocCall::reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted) {
-  if (client().reserve(device, kind, bytes, force, granted)) return true;
-  return give_back_idle_pool_memory(client(), device) && client().reserve(device, kind, bytes, force, granted);
+  Allocation what;
+  what.device = static_cast<uint8_t>(device);
+  what.kind = kind;
+  what.bytes = bytes;
+  return reserve(what, force, granted);
 }
 
 bool AllocCall::wait_for_leaving(uint32_t device, uint64_t bytes, int tries) {

@@ -11,7 +11,7 @@ CUresult free_pointer(FreeCall& call, uint64_t pointer, Real real) {
   bool ours = call.client().table.remove(Space::pointer, pointer, &allocation);
   CUresult result = real();
   if (!ours) return result;
-  if (result == CUDA_SUCCESS) call.client().release(allocation.device, allocation.kind, allocation.bytes);
+  if (result == CUDA_SUCCESS) call.client().release(allocation);
   else call.client().table.insert(allocation);
   return result;
 }

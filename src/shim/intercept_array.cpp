@@ -16,12 +16,12 @@ uint64_t element_bytes(CUarray_format format) {
   }
 }
 
-// Padded to the blocks of 64 KiB that arrays are laid out in, each dimension at least one.
-uint64_t array_bound(uint64_t width, uint64_t height, uint64_t depth, CUarray_format format, unsigned channels) {
+// Rows padded to 512 bytes, each dimension at least one; whole pages are the caller's affair.
+uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, CUarray_format format, unsigned channels) {
   uint64_t row = round_up((width ? width : 1) * element_bytes(format) * (channels ? channels : 1), 512);
   uint64_t rows = round_up(height ? height : 1, 8), bytes;
   if (__builtin_mul_overflow(row, rows, &bytes) || __builtin_mul_overflow(bytes, depth ? depth : 1, &bytes)) return ~0ull;
-  return page_footprint(bytes);
+  return bytes;
 }
 
 template <class Handle, class Real>
@@ -32,7 +32,7 @@ CUresult allocate(AllocCall& call, Space space, Handle* handle, uint64_t bytes, 
   what.space = space;
   what.kind = wire::Kind::array;
   what.device = static_cast<uint8_t>(device);
-  what.bytes = bytes;
+  what.bytes = page_footprint(bytes);
   return call.allocate(what, real, [&] { return reinterpret_cast<uint64_t>(*handle); });
 }
 
@@ -42,15 +42,15 @@ CUresult destroy(FreeCall& call, Space space, uint64_t handle, Real real) {
   bool ours = call.client().table.remove(space, handle, &allocation);
   CUresult result = real();
   if (!ours) return result;
-  if (result == CUDA_SUCCESS) call.client().release(allocation.device, allocation.kind, allocation.bytes);
+  if (result == CUDA_SUCCESS) call.client().release(allocation);
   else call.client().table.insert(allocation);
   return result;
 }
 
 template <class Descriptor>
-uint64_t bound_2d(const Descriptor* d) { return d ? array_bound(d->Width, d->Height, 1, d->Format, d->NumChannels) : 0; }
+uint64_t bound_2d(const Descriptor* d) { return d ? array_bytes(d->Width, d->Height, 1, d->Format, d->NumChannels) : 0; }
 template <class Descriptor>
-uint64_t bound_3d(const Descriptor* d) { return d ? array_bound(d->Width, d->Height, d->Depth, d->Format, d->NumChannels) : 0; }
+uint64_t bound_3d(const Descriptor* d) { return d ? array_bytes(d->Width, d->Height, d->Depth, d->Format, d->NumChannels) : 0; }
 
 }  // namespace
 
@@ -72,7 +72,7 @@ CUresult cuMipmappedArrayCreate(AllocCall& call, decltype(&::cuMipmappedArrayCre
                                 const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned levels) {
   uint64_t bytes = 0;
   for (unsigned level = 0; d && level < levels && level < 32; ++level) {
-    uint64_t one = array_bound(d->Width >> level, d->Height >> level, d->Depth >> level, d->Format, d->NumChannels) ;
+    uint64_t one = array_bytes(d->Width >> level, d->Height >> level, d->Depth >> level, d->Format, d->NumChannels);
     if (__builtin_add_overflow(bytes, one, &bytes)) bytes = ~0ull;
   }
   return allocate(call, Space::mipmap, d ? array : nullptr, bytes, [&] { return real(array, d, levels); });

@@ -33,7 +33,7 @@ void forget(Client& client, CUcontext context, uint32_t device) {
   Allocation gone;
   uint64_t key = reinterpret_cast<uint64_t>(context);
   auto of_context = [&](const Allocation& a) { return a.context == context || (a.space == Space::context && a.key == key); };
-  while (context && client.table.remove_if(of_context, &gone)) client.release(gone.device, gone.kind, gone.bytes);
+  while (context && client.table.remove_if(of_context, &gone)) client.release(gone);
   settle_all_pools(client);
   settle_all_graph_memory(client);
   client.refresh(device);

@@ -24,7 +24,7 @@ CUresult close(FreeCall& call, Space space, uint64_t key, Real real) {
   bool ours = call.client().table.remove(space, key, &import);
   CUresult result = real();
   if (!ours) return result;
-  if (result == CUDA_SUCCESS) call.client().release(import.device, import.kind, import.bytes);
+  if (result == CUDA_SUCCESS) call.client().release(import);
   else call.client().table.insert(import);
   return result;
 }

@@ -15,6 +15,7 @@ Allocation pointer_allocation(wire::Kind kind, uint32_t device, CUcontext contex
   what.device = static_cast<uint8_t>(device);
   what.context = context;
   what.bytes = bytes;
+  what.shares_page = kind == wire::Kind::linear && bytes <= kSharedPageBytes;
   return what;
 }
 

@@ -105,7 +105,7 @@ CUresult cuMemPoolDestroy(FreeCall& call, decltype(&::cuMemPoolDestroy) real, CU
   bool ours = call.client().table.remove(Space::pool, reinterpret_cast<uint64_t>(pool), &allocation);
   CUresult result = real(pool);
   if (!ours) return result;
-  if (result == CUDA_SUCCESS) call.client().release(allocation.device, allocation.kind, allocation.bytes);
+  if (result == CUDA_SUCCESS) call.client().release(allocation);
   else call.client().table.insert(allocation);
   return result;
 }

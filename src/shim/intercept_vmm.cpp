@@ -12,7 +12,7 @@ void drop_reference(Client& client, uint64_t handle) {
   bool last = false;
   client.table.update(Space::physical, handle, [&](Allocation& a) { last = --a.references == 0; });
   Allocation gone;
-  if (last && client.table.remove(Space::physical, handle, &gone)) client.release(gone.device, gone.kind, gone.bytes);
+  if (last && client.table.remove(Space::physical, handle, &gone)) client.release(gone);
 }
 
 }  // namespace

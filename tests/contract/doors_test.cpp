@@ -167,10 +167,8 @@ class Doors : public testing::Test {
   // Releases have no answer: a reservation of nothing comes back after them.
   static int64_t account() {
     CUdeviceptr none = 0;
-    D(cuMemAlloc_v2)(&none, 512);
-    if (none) D(cuMemFree_v2)(none);
-    D(cuMemAlloc_v2)(&none, 512);
-    int64_t now = fake->held - (none ? 512 : 0);
+    D(cuMemAlloc_v2)(&none, 4 << 20);
+    int64_t now = fake->held - (none ? 4 << 20 : 0);
     if (none) D(cuMemFree_v2)(none);
     return now;
   }
@@ -264,6 +262,18 @@ TEST_F(Doors, B17PhysicalMemoryWithoutAContext) {
     if (!result) D(cuMemRelease)(handle);
   }).join();
   EXPECT_EQ(result, CUDA_SUCCESS);
+}
+
+// Up to 1 MiB several share a page, as recorded: the account has whole pages, and most allocations cost no message.
+TEST_F(Doors, SmallAllocationsSharePages) {
+  int64_t before = account();
+  int asked = fake->reserves;
+  CUdeviceptr small[1000];
+  for (auto& pointer : small) ASSERT_EQ(D(cuMemAlloc_v2)(&pointer, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(fake->reserves - asked, 2);
+  EXPECT_EQ(account() - before, 4 << 20);
+  for (auto& pointer : small) ASSERT_EQ(D(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
 }
 
 // A physical handle is charged once and until its last map is gone.

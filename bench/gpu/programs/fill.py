@@ -19,6 +19,8 @@ try:
         held.append(torch.full((1 << 28,), 7, dtype=torch.uint8, device="cuda"))
 except torch.OutOfMemoryError as e:
     error = str(e).split(".")[0]
+count = len(held)
+held.pop()                                             # room for the sums below: they need memory too
 torch.cuda.synchronize()
 begin = time.monotonic()
 work, sums = 0, set()
@@ -27,7 +29,6 @@ while time.monotonic() - begin < 3:                    # at the limit, beside a 
         sums.add(int(block[:: 1 << 12].sum()))
     work += 1
 right = all(bool((b == 7).all()) for b in held[::8])
-count = len(held)
 del held
 torch.cuda.empty_cache()
 again = torch.ones(1 << 28, dtype=torch.uint8, device="cuda").sum().item() == 1 << 28
