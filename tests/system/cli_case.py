@@ -85,9 +85,12 @@ class Case(unittest.TestCase):
             return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
     def end_daemon(self):
-        for _ in range(3):  # a `berth run` that a test left behind may start another
-            pid = self.daemon_pid()
-            if not pid:
-                return
-            os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: self.daemon_pid() != pid, "the daemon's end")
+        """And all jobs first, since a `berth run` that a test left behind would start another one."""
+        if not self.daemon_pid():
+            return
+        for name in self.jobs():
+            self.berth("kill", name, "-s", "KILL")
+        wait_for(lambda: not self.jobs(), "the end of all jobs")
+        pid = self.daemon_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self.daemon_pid(), "the daemon's end")

@@ -42,7 +42,7 @@ class Run(Case):
     def test_other_descriptors_reach_the_program_and_are_let_go(self):
         reader, writer = os.pipe()
         os.set_inheritable(writer, True)
-        process = self.start_shell(f"echo there >&{writer}; exec {writer}>&- >&- 2>&-; sleep 1000", pass_fds=[writer])
+        process = self.start_shell(f"echo there >&{writer}; exec {writer}>&- >&- 2>&-; exec sleep 1000", pass_fds=[writer])
         os.close(writer)
         with os.fdopen(reader) as stream:
             self.assertEqual(stream.read(), "there\n")  # to its end, though berth run lives on

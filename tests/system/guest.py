@@ -1,0 +1,97 @@
+"""A small CUDA driver program in Python, run by the tests as a guest: ctypes on whatever libcuda.so.1 the loader finds.
+
+  guest.py SCRIPT      runs SCRIPT (Python text) with the names below; say(...) prints one JSON line
+"""
+import ctypes
+import json
+import os
+import sys
+import time
+
+OOM, NOT_INITIALIZED = 2, 3
+MIB, GIB = 1 << 20, 1 << 30
+_library = None
+
+
+def cuda():
+    global _library
+    if _library is None:
+        _library = ctypes.CDLL("libcuda.so.1")
+    return _library
+
+
+def init():
+    return cuda().cuInit(0)
+
+
+def start():
+    """cuInit and the primary context, current. Returns the first code that is not 0."""
+    context = ctypes.c_void_p()
+    return init() or cuda().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda().cuCtxSetCurrent(context)
+
+
+def alloc(size):
+    """(code, pointer)"""
+    pointer = ctypes.c_uint64()
+    return cuda().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)), pointer.value
+
+
+def free(pointer):
+    return cuda().cuMemFree_v2(ctypes.c_uint64(pointer))
+
+
+def info():
+    """(code, free, total)"""
+    available, total = ctypes.c_size_t(), ctypes.c_size_t()
+    return cuda().cuMemGetInfo_v2(ctypes.byref(available), ctypes.byref(total)), available.value, total.value
+
+
+def device_total():
+    total = ctypes.c_size_t()
+    cuda().cuDeviceTotalMem_v2(ctypes.byref(total), 0)
+    return total.value
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_ulonglong) for n in ("total", "free", "used")]
+
+
+class Memory2(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint)] + [(n, ctypes.c_ulonglong) for n in ("total", "reserved", "free", "used")]
+
+
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]
+
+
+def nvml():
+    """What the management library says: {"total", "free", "used", "total2", "free2", "used2", "reserved2", "pids"}"""
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    library.nvmlInit_v2()
+    device = ctypes.c_void_p()
+    library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+    one, two, count, list_ = Memory(), Memory2(), ctypes.c_uint(64), (Process * 64)()
+    two.version = ctypes.sizeof(Memory2) | 2 << 24
+    library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(one))
+    library.nvmlDeviceGetMemoryInfo_v2(device, ctypes.byref(two))
+    library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_)
+    return {"total": one.total, "free": one.free, "used": one.used, "total2": two.total, "free2": two.free, "used2": two.used,
+            "reserved2": two.reserved, "pids": sorted(list_[i].pid for i in range(count.value))}
+
+
+def say(**values):
+    print(json.dumps(values), flush=True)
+
+
+def wait_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.005)
+
+
+def hold():
+    """Until the test closes our standard input."""
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    exec(compile(sys.argv[1], "script", "exec"))
