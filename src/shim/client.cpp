@@ -59,6 +59,7 @@ void Client::flush_releases() {
       release.bytes = bytes;
       if (!connection_.send(&release, sizeof release, false)) return;
       bytes = 0;
+      releases_on_the_way_.store(true, std::memory_order_relaxed);
     }
 }
 
@@ -78,6 +79,7 @@ bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force for
       wire::Grant grant;
       if (connection_.send(&reserve, sizeof reserve, true) && connection_.receive(&grant, sizeof grant, sequence_) &&
           wire::check_message<wire::Grant>(&grant, sizeof grant)) {
+        releases_on_the_way_.store(false, std::memory_order_relaxed);  // packets are read in order
         if (grant.status != wire::GrantStatus::granted) return false;
         held_[device][static_cast<int>(kind)] += grant.bytes;
         *granted = grant.bytes;
@@ -132,6 +134,11 @@ void Client::release(const Allocation& what) {
   if (!idle) return;
   small_pages_[what.device] = pages;
   release(what.device, what.kind, idle);
+}
+
+void Client::settle_releases(uint32_t device) {
+  uint64_t nothing;
+  if (releases_on_the_way_.load(std::memory_order_relaxed)) reserve(device, Kind::linear, 0, wire::Force::taken, &nothing);
 }
 
 void Client::refresh(uint32_t device) {

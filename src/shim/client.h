@@ -50,6 +50,8 @@ class Client {
   // the driver; the account has the pages that all of them fill, so most cost no message.
   bool reserve(const Allocation& what, wire::Force force, uint64_t* granted);
   void release(const Allocation& what);
+  // Waits until the daemon has seen our releases, so that a program that frees and then asks sees what it would see alone.
+  void settle_releases(uint32_t device);
   // The driver's own use of the device may have changed.
   void refresh(uint32_t device);
   void notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text);
@@ -77,6 +79,7 @@ class Client {
   Introduction introduction_;
   std::atomic<const wire::DaemonPage*> page_{nullptr};
   uint32_t sequence_ = 0;
+  std::atomic<bool> releases_on_the_way_;  // sent since the last answer of the daemon
   bool refused_ = false;  // a new daemon has refused us: go on with what we have, ask no more
   uint64_t held_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // on the account
   uint64_t slack_[wire::kMaxDevices];   // released while the daemon was away: ours to take again until it is back

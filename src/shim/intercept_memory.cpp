@@ -76,6 +76,7 @@ CUresult cuMemGetInfo_v2(QueryCall& call, decltype(&::cuMemGetInfo_v2) real, siz
   uint32_t device;
   const wire::PageDevice* numbers = current_device(&device) ? call.client().device(device) : nullptr;
   if (numbers) {
+    call.client().settle_releases(device);
     uint64_t ours = numbers->free_bytes.load(std::memory_order_relaxed);
     if (numbers->quota_bytes != wire::kNoQuota) real_total = numbers->total_bytes;
     if (ours < real_free) real_free = ours;
@@ -91,6 +92,7 @@ CUresult cuMemGetInfo(QueryCall& call, decltype(&::cuMemGetInfo) real, unsigned*
   if (result != CUDA_SUCCESS) return result;
   uint32_t device;
   if (const wire::PageDevice* numbers = current_device(&device) ? call.client().device(device) : nullptr) {
+    call.client().settle_releases(device);
     uint64_t ours = numbers->free_bytes.load(std::memory_order_relaxed);
     if (numbers->total_bytes < real_total) real_total = static_cast<unsigned>(numbers->total_bytes);
     if (ours < real_free) real_free = static_cast<unsigned>(ours);
