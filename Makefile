@@ -29,8 +29,7 @@ uninstall: ## remove what was installed below PREFIX
 	@scripts/uninstall.sh "$(DESTDIR)$$(realpath -ms "$(PREFIX)")"
 
 bench: ## build and run the micro-benchmarks
-	@scripts/dependencies.sh build bench
-	@scripts/build.sh release -DBERTH_TESTS=OFF -DBERTH_BENCH=ON
+	@scripts/dependencies.sh build test bench
 	@scripts/bench.sh
 
 format: ## format the C++ sources with clang-format 14

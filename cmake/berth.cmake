@@ -41,4 +41,8 @@ function(berth_unit_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME unit.${name} COMMAND ${name})
   set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT 120)
+  if(NOT TARGET unit_tests)
+    add_custom_target(unit_tests)  # what the sanitizer presets build
+  endif()
+  add_dependencies(unit_tests ${name})
 endfunction()

@@ -1,7 +1,11 @@
-# The end of an installation: shell completions, which the installed command itself prints, and the list of files for
-# scripts/uninstall.sh. Variables of CMake's own install script are in force here.
+# The end of an installation: the systemd unit, which must name the prefix; shell completions, which the installed command
+# itself prints; the list of files for scripts/uninstall.sh. Variables of CMake's own install script are in force here.
 
 set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+
+set(CMAKE_INSTALL_FULL_BINDIR ${CMAKE_INSTALL_PREFIX}/bin)
+configure_file(${unit_template} ${root}/share/berth/systemd/berth.service @ONLY)
+list(APPEND CMAKE_INSTALL_MANIFEST_FILES ${CMAKE_INSTALL_PREFIX}/share/berth/systemd/berth.service)
 
 function(install_completion shell path)
   execute_process(COMMAND ${root}/bin/berth completion ${shell} OUTPUT_VARIABLE text RESULT_VARIABLE status ERROR_QUIET)

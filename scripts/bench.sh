@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs the micro-benchmarks of build/release; arguments go to each, for instance --benchmark_filter=launch.
+# Builds and runs the micro-benchmarks; arguments go to them, for instance --benchmark_filter=launch. For steady figures the
+# machine should do nothing else.
 set -euo pipefail
-cd "$(dirname "$0")/../build/release"
-shopt -s nullglob
-benchmarks=(bench/*_bench)
-((${#benchmarks[@]})) || { echo 'There are no micro-benchmarks in build/release/bench.' >&2; exit 1; }
-for benchmark in "${benchmarks[@]}"; do "$benchmark" "$@"; done
+cd "$(dirname "$0")/.."
+scripts/build.sh release -DBERTH_TESTS=ON -DBERTH_BENCH=ON -- shim_bench
+exec build/release/bin/shim_bench "$@"

@@ -34,14 +34,6 @@ void warn_about(const client::Program& program, const std::string& command, bool
     say("warning: " + program.path + " is a setuid program, which ignores LD_LIBRARY_PATH: add --isolate to limit it");
 }
 
-std::string queue_text(const Json& event, const std::string& memory) {
-  Json position = event.value("position", Json()), holder = event.value("waiting_for", Json());
-  std::string text = "waiting for room" + (memory.empty() ? "" : " for " + memory);
-  if (position.is_number_integer()) text += ", place " + position.dump() + " in the queue";
-  if (holder.is_string() && !holder.get_ref<const std::string&>().empty()) text += ": " + holder.get<std::string>();
-  return text;
-}
-
 // The program, held, made known to the daemon, then let go and stayed with.
 int start_and_stay(client::Connection connection, pid_t daemon, const client::Admission& admission, client::Launch launch) {
   auto own = client::own_socket();
@@ -84,7 +76,7 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
     if (event.value("event", "") == "message") return say(event.value("text", ""));
     if (event.value("event", "") != "queued" || !told.empty()) return;
     say(told = queue_text(event, options.memory));
-  });
+  }, &daemon);
   if (!admission) return fail_run(admission.error());
   for (const std::string& note : admission->notes) say(note);
   warn_about(*program, command[0], options.isolate);

@@ -70,6 +70,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   add_gpus(app, &outcome);
   add_set(app, &outcome);
   add_kill(app, &outcome);
+  add_container(app, &outcome);
   add_events(app, &outcome);
   add_daemon(app, &outcome);
   add_doctor(app, &outcome);
@@ -93,7 +94,9 @@ int run_command_line(const std::vector<std::string>& arguments) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
     bool json = command != "run" && std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-    int code = fail({"usage", usage_message(error, command)}, json);
+    std::string message = usage_message(error, command);
+    if (command.empty() && !arguments.empty()) message = "'" + arguments[0] + "' is not expected here; see berth --help";
+    int code = fail({"usage", message}, json);
     return command == "run" ? kExitBerth : code;
   }
   return outcome.exit_code;

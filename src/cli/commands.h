@@ -17,6 +17,7 @@ void add_ps(CLI::App& app, Outcome* outcome);
 void add_gpus(CLI::App& app, Outcome* outcome);
 void add_set(CLI::App& app, Outcome* outcome);
 void add_kill(CLI::App& app, Outcome* outcome);
+void add_container(CLI::App& app, Outcome* outcome);
 void add_events(CLI::App& app, Outcome* outcome);
 void add_daemon(CLI::App& app, Outcome* outcome);
 void add_doctor(CLI::App& app, Outcome* outcome);

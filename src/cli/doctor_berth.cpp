@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/paths.h"
+#include "base/process.h"
 #include "cli/doctor.h"
 #include "cli/probe.h"
 #include "client/daemon.h"
@@ -12,7 +15,7 @@
 namespace berth::cli {
 namespace {
 
-// How a child with our folder first on LD_LIBRARY_PATH would find `library`: "" or the fault.
+// "" or the fault.
 std::string load(const std::string& path) {
   return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) ? "" : std::string(::dlerror());
 }
@@ -59,16 +62,19 @@ Check check_daemon() {
   return {"daemon", Health::ok, found, ""};
 }
 
-// Others' per-user daemons keep the devices that they use to themselves.
+// A daemon of somebody else keeps the devices that it has jobs on; the system's serves everybody.
 void add_other_daemons(Checks* checks) {
-  DIR* folder = ::opendir("/tmp");
+  auto connection = client::connect_daemon();
+  pid_t ours = connection ? connection->daemon_pid() : 0;
+  DIR* folder = ::opendir("/proc");
   if (!folder) return;
   while (dirent* entry = ::readdir(folder)) {
-    std::string name = entry->d_name;
-    if (name.rfind("berth-", 0) != 0 || name.find_first_not_of("0123456789", 6) != std::string::npos || name.size() == 6) continue;
-    if (name == "berth-" + std::to_string(::getuid())) continue;
-    checks->push_back({"other users", Health::warning, "user " + name.substr(6) + " has used a daemon of their own (/tmp/" + name + ")",
-                       "two users' daemons don't share a device: set up the system service, see README.md"});
+    pid_t pid = std::atoi(entry->d_name);
+    struct stat info;
+    if (pid <= 0 || pid == ours || short_command_of(pid) != "berthd") continue;
+    if (::stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 || info.st_uid == ::getuid()) continue;
+    checks->push_back({"other users", Health::warning, "user " + std::to_string(info.st_uid) + " runs a daemon too (pid " + std::to_string(pid) + ")",
+                       "daemons don't know each other's jobs: for several users run the system service, see README.md"});
   }
   ::closedir(folder);
 }

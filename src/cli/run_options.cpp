@@ -12,30 +12,45 @@ Error later(const std::string& option) { return {"usage", option + " is not avai
 
 }  // namespace
 
+void add_quota_options(CLI::App* command, RunOptions* options) {
+  command->add_option("-m,--memory", options->memory,
+                      "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it or with 0 there is none")
+      ->type_name("SIZE|PCT");
+  command->add_option("--device", options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
+  // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
+  command->add_flag("--wait{for ever}", options->wait, "wait for room, no longer than SECONDS if given")->type_name("SECONDS");
+  command->add_flag("--strict", options->strict, "end the job if one of its processes uses the GPU without berth");
+}
+
+void add_time_options(CLI::App* command, RunOptions* options) {
+  command->add_option("-p,--priority", options->priority,
+                      "high, normal or low; stored and shown, GPU time is not scheduled in this version")
+      ->type_name("PRIORITY");
+  command->add_option("-w,--weight", options->weight, "1 to 10000, default 100; stored and shown, as above")->type_name("N");
+  command->add_option("--max-share", options->max_share, "cap on GPU time; stored and shown, as above")->type_name("PCT");
+}
+
 void add_run_options(CLI::App* run, RunOptions* options) {
   run->formatter(std::make_shared<Help>("Usage: berth run [OPTIONS] [--] COMMAND...\nOptions end at COMMAND.\n"));
-  run->add_option("-m,--memory", options->memory,
-                  "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it or with 0 there is none")
-      ->type_name("SIZE|PCT");
   run->add_option("-n,--name", options->name, "name of the job (COMMAND-1, COMMAND-2 ...)")->type_name("NAME");
-  run->add_option("--device", options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
-  // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
-  run->add_flag("--wait{for ever}", options->wait, "wait for room, no longer than SECONDS if given")
-      ->type_name("SECONDS");
-  run->add_flag("--strict", options->strict, "end the job if one of its processes uses the GPU without berth");
+  add_quota_options(run, options);
   run->add_flag("--isolate", options->isolate,
                 "put berth's library over the driver's files in a mount namespace: for programs that ignore LD_LIBRARY_PATH");
-  run->add_option("-p,--priority", options->priority,
-                  "high, normal or low; stored and shown, GPU time is not scheduled in this version")
-      ->type_name("PRIORITY");
-  run->add_option("-w,--weight", options->weight, "1 to 10000, default 100; stored and shown, as above")->type_name("N");
-  run->add_option("--max-share", options->max_share, "cap on GPU time; stored and shown, as above")->type_name("PCT");
+  add_time_options(run, options);
   run->add_option("-g,--gpus", options->gpus, "virtual devices; not available in this version")->type_name("N");
   run->add_option("--sharing", options->sharing, "timeslice or mps; not available in this version")->type_name("HOW");
   run->add_option("--max-slowdown", options->max_slowdown, "not available in this version")->type_name("X");
   run->add_flag("--swap", options->swap, "not available in this version");
-  run->footer("Exit code: the program's own; 128+N if signal N ended it; 75 no room; 125 berth failed or wrong usage;\n"
-              "126 COMMAND can't be executed; 127 COMMAND not found.");
+  run->footer("Exit code: the program's own; 128+N if signal N ended it; 75 no room now;\n"
+              "125 berth failed or wrong usage; 126 COMMAND can't be executed; 127 not found.");
+}
+
+std::string queue_text(const client::Json& event, const std::string& memory) {
+  auto position = event.value("position", client::Json()), holder = event.value("waiting_for", client::Json());
+  std::string text = "waiting for room" + (memory.empty() ? "" : " for " + memory);
+  if (position.is_number_integer()) text += ", place " + position.dump() + " in the queue";
+  if (holder.is_string() && !holder.get_ref<const std::string&>().empty()) text += ": " + holder.get<std::string>();
+  return text;
 }
 
 Result<client::JobRequest> job_request(const RunOptions& options, const std::vector<std::string>& command) {

@@ -115,7 +115,9 @@ TEST_F(ConnectionTest, AdmissionPassesTheQueueOn) {
   request.command = {"a"};
   request.wait_seconds = -1;
   int position = 0;
-  auto admission = admit(&*connection, request, [&](const Json& event) { position = event["position"]; });
+  pid_t daemon_started = 0;
+  auto admission = admit(&*connection, request, [&](const Json& event) { position = event["position"]; },
+                         &daemon_started);
   ASSERT_TRUE(admission.ok());
   EXPECT_EQ(admission->job, 7);
   EXPECT_EQ(admission->name, "a-1");

@@ -30,7 +30,8 @@ Json admit_request(const JobRequest& request) {
           {"strict", request.strict}};
 }
 
-Result<Admission> admit(Connection* connection, JobRequest request, const std::function<void(const Json&)>& queued) {
+Result<Admission> admit(Connection* connection, JobRequest request, const std::function<void(const Json&)>& queued,
+                        pid_t* daemon) {
   auto began = steady_clock::now();
   long patience = request.wait_seconds;
   for (int attempt = 1;; ++attempt) {
@@ -43,7 +44,7 @@ Result<Admission> admit(Connection* connection, JobRequest request, const std::f
       return Admission{(*reply)["job"], reply->value("name", ""), reply->value("notes", std::vector<std::string>())};
     }
     if (reply.error().code != "lost" || attempt == kTries) return reply.error();
-    auto again = connect_or_start_daemon();
+    auto again = connect_or_start_daemon(daemon);
     if (!again) return again.error();
     *connection = std::move(*again);
     if (patience > 0) {

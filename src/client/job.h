@@ -35,8 +35,9 @@ struct Admission {
 
 // Asks for room. While the job is queued, `queued` gets the daemon's {"event":"queued",...} objects. If a per-user daemon
 // dies meanwhile it is started again and asked again. Errors: the daemon's, `refused` when there is no room.
-// *connection holds the conversation to go on with.
-Result<Admission> admit(Connection* connection, JobRequest request, const std::function<void(const Json&)>& queued);
+// *connection holds the conversation to go on with; *daemon is as connect_or_start_daemon() sets it, if one was started.
+Result<Admission> admit(Connection* connection, JobRequest request, const std::function<void(const Json&)>& queued,
+                        pid_t* daemon);
 
 // Tells the daemon the root process, which must be a child of this process and must not have run yet.
 // Also how a new connection takes the job over again after a restart of the daemon.

@@ -60,13 +60,20 @@ void Commands::open(const std::shared_ptr<Connection>& connection, std::string_v
   session->chain = parent_chain(connection->peer().pid);
   session->cgroup = cgroup_of(connection->peer().pid);
   if (!session->chain.empty()) session->process = session->chain.front();
-  connection->on_packet = [this, session](std::string_view text) { packet(session, text); };
+  sessions_.insert(session);
+  // Sessions own their connections, so these must not own sessions.
+  connection->on_packet = [this, weak = std::weak_ptr(session)](std::string_view text) {
+    if (auto alive = weak.lock()) packet(alive, text);
+  };
   connection->after_read = [this] { daemon_.settle(); };
-  connection->on_closed = [this, session] { closed(session); };
+  connection->on_closed = [this, weak = std::weak_ptr(session)] {
+    if (auto alive = weak.lock()) closed(alive);
+  };
   packet(session, first);
 }
 
 void Commands::closed(const SessionPtr& session) {
+  sessions_.erase(session);
   if (session->follower) daemon_.events.unfollow(*session->follower);
   if (session->queued) daemon_.jobs.leave_queue(session->queued, "its command has gone");
   for (JobId job : session->jobs) daemon_.jobs.runner_disconnected(job);
@@ -201,9 +208,6 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   if (std::isnan(order.wait_seconds) || order.wait_seconds > 1e8) order.wait_seconds = -1;
   order.limits = limits_of(daemon_.settings.config, wanted.user, group_names(wanted.user), daemon_.settings.system, wanted.uid == 0);
   wanted.weight = whole_field(request, "weight").value_or(std::min<int64_t>(100, order.limits.max_weight));
-  if (const auto& none = daemon_.gpus.no_device()) return fail(session, *none);
-
-  daemon_.gpus.lock_devices();
   order.reply = [this, session](Result<JobId> result) {
     session->queued = 0;
     if (!result) return fail(session, result.error());
@@ -221,9 +225,15 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     }
     reply(session, {{"job", *result}, {"name", job.name}, {"devices", devices}, {"notes", notes}});
   };
-  JobId queued = 0;
-  daemon_.jobs.admit(std::move(order), &queued);
-  session->queued = queued;
+  auto decide = [this, session, order = std::move(order)]() mutable {
+    if (!session->connection->is_open()) return;
+    if (const auto& none = daemon_.gpus.no_device()) return fail(session, *none);
+    daemon_.gpus.lock_devices();
+    JobId queued = 0;
+    daemon_.jobs.admit(std::move(order), &queued);
+    session->queued = queued;
+  };
+  daemon_.gpus.when_fresh(std::move(decide));
 }
 
 void Commands::start(const SessionPtr& session, const Json& request) {
@@ -249,7 +259,9 @@ void Commands::ps(const SessionPtr& session, const Json& request) {
   reply(session, ps_json(daemon_, field<bool>(request, "all").value_or(false)));
 }
 
-void Commands::gpus(const SessionPtr& session, const Json&) { reply(session, gpus_json(daemon_)); }
+void Commands::gpus(const SessionPtr& session, const Json&) {
+  daemon_.gpus.when_fresh([this, session] { reply(session, gpus_json(daemon_)); });
+}
 
 void Commands::status(const SessionPtr& session, const Json&) { reply(session, status_json(daemon_)); }
 

@@ -59,6 +59,7 @@ class Commands {
   std::optional<JobId> inside_of(const SessionPtr& session) const;
 
   Daemon& daemon_;
+  std::set<SessionPtr> sessions_;
 };
 
 }  // namespace berth::daemon

@@ -51,7 +51,8 @@ void Connection::read_arrived() {
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (size <= 0) return close();
     auto self = shared_from_this();
-    if (on_packet) on_packet({buffer.data(), static_cast<size_t>(size)});
+    auto handler = on_packet;  // it may be replaced while it runs
+    if (handler) handler({buffer.data(), static_cast<size_t>(size)});
   }
 }
 

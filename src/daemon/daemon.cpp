@@ -20,11 +20,15 @@ Daemon::Daemon(asio::io_context& the_loop, Settings the_settings, std::unique_pt
       events(store, disk, settings.config.keep_events), jobs(*this), guests(*this), gpus(*this, std::move(source)),
       commands(*this), idle_timer_(loop), newcomers_timer_(loop) {}
 
-Daemon::~Daemon() = default;
+// What the workers still do uses the parts below; it must be over before any of them goes.
+Daemon::~Daemon() {
+  nvml.finish();
+  disk.finish();
+}
 
 Status Daemon::open() {
   // The lock of the socket comes first: it keeps a second daemon off the store.
-  if (auto status = listener_.open(loop, settings.socket, settings.system, [this](UniqueFd socket) { accept(std::move(socket)); }); !status)
+  if (auto status = listener_.open(loop, settings.socket, settings.system, [this](UniqueFd socket) { serve(std::move(socket)); }); !status)
     return status;
   gpus.open();
   if (auto status = store.open(settings.state_file, boot_id()); !status) return status;
@@ -50,7 +54,7 @@ bool Daemon::too_many(const Peer& peer) const {
   return connections_ >= kMaxConnections || (it != connections_of_.end() && it->second >= kMaxConnectionsOfUser && peer.uid != 0);
 }
 
-void Daemon::accept(UniqueFd socket) {
+void Daemon::serve(UniqueFd socket) {
   auto connection = std::make_shared<Connection>(loop, std::move(socket), kMaxQueuedBytes);
   const uid_t uid = connection->peer().uid;
   if (too_many(connection->peer())) {

@@ -36,6 +36,9 @@ class Daemon {
   // queue, shows the new figures in the pages, sets the timers.
   void settle();
 
+  // Takes a connection in; the listener's do, and those of fuzzers.
+  void serve(UniqueFd socket);
+
   // The job of a process by its parents and then its cgroup; not by the default job.
   std::optional<policy::JobId> job_of(const std::vector<ProcessId>& chain, const std::string& cgroup) const;
 
@@ -52,7 +55,6 @@ class Daemon {
   Commands commands;
 
  private:
-  void accept(UniqueFd socket);
   void first_packet(const std::shared_ptr<Connection>& connection, std::string_view packet);
   bool too_many(const Peer& peer) const;
   void set_idle_timer();

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,8 @@ std::string lock_name(const std::string& uuid) {
   const char* driver = std::getenv("BERTH_DRIVER");
   const char* folder = std::getenv("BERTH_SIM_DIR");
   std::string name = "berth-" + uuid;
-  if (driver && *driver) name += "-" + std::to_string(std::hash<std::string>{}(std::string(driver) + ":" + (folder ? folder : "")));
+  if (driver && *driver)
+    name += "-" + std::to_string(std::hash<std::string>{}(folder && *folder ? folder : "user " + std::to_string(::getuid())));
   return name;
 }
 

@@ -23,6 +23,7 @@ constexpr policy::Time kUsual = seconds(5);           // while jobs live
 constexpr policy::Time kFast = milliseconds(50);      // while bytes are leaving
 constexpr policy::Time kPatient = seconds(1);         // while they have been leaving for kLong
 constexpr policy::Time kLong = seconds(10);
+constexpr policy::Time kFresh = seconds(1);           // old enough to be read again before a decision
 constexpr policy::Time kLeast = milliseconds(20);     // between the beginnings of two readings
 constexpr policy::Time kSuspicion = milliseconds(250);  // until a process that isn't attached counts as escaped
 
@@ -48,7 +49,18 @@ void Gpus::open() {
     no_device_ = infos.error();
     return;
   }
-  for (const GpuInfo& info : *infos) {
+  adopt(*infos, source_->describe());
+  auto readings = source_->read();
+  if (!readings || readings->size() != infos->size()) return;
+  last_began_ = steady_now();
+  for (policy::DeviceIndex i = 0; i < readings->size(); ++i)
+    daemon_.state.devices[i].unmanaged = used_[i] = (*readings)[i].used_bytes;
+}
+
+void Gpus::adopt(const std::vector<GpuInfo>& infos, std::string description) {
+  no_device_.reset();
+  description_ = std::move(description);
+  for (const GpuInfo& info : infos) {
     policy::Device device;
     device.uuid_text = info.uuid;
     device.name = info.name;
@@ -57,19 +69,29 @@ void Gpus::open() {
     if (!parse_uuid(info.uuid, &device.uuid)) log_line("device " + info.name + " has the odd UUID " + info.uuid + " and is left alone");
     daemon_.state.devices.push_back(device);
   }
-  unmanaged_.resize(infos->size());
-  used_.resize(infos->size());
-  locks_.resize(infos->size());
-  lock_holders_.resize(infos->size());
+  unmanaged_.resize(infos.size());
+  used_.resize(infos.size());
+  locks_.resize(infos.size());
+  lock_holders_.resize(infos.size());
   lock_devices();
-  if (auto readings = source_->read()) {
-    policy::Time now = steady_now();
-    for (policy::DeviceIndex i = 0; i < readings->size(); ++i) {
-      used_[i] = (*readings)[i].used_bytes;
-      daemon_.state.devices[i].unmanaged = used_[i];
-    }
-    last_began_ = now;
+}
+
+void Gpus::when_fresh(std::function<void()> then) {
+  if (no_device_) {
+    daemon_.nvml.run([source = source_.get()] {
+      auto infos = source->open();
+      return std::pair(std::move(infos), source->describe());
+    }, [this, then = std::move(then)](std::pair<Result<std::vector<GpuInfo>>, std::string> found) {
+      if (!no_device_) return when_fresh(then);  // another request has found them meanwhile
+      if (!found.first) no_device_ = found.first.error();
+      else adopt(*found.first, std::move(found.second));
+      no_device_ ? then() : when_fresh(then);
+    });
+    return;
   }
+  if (steady_now() - last_began_ < kFresh && !reading_) return then();
+  waiting_.push_back(std::move(then));
+  request();
 }
 
 void Gpus::lock_devices() {
@@ -87,6 +109,7 @@ void Gpus::request() {
   }
   policy::Time now = steady_now();
   if (now - last_began_ >= kLeast) return begin();
+  wanted_ = true;
   wait(last_began_ + kLeast - now);
 }
 
@@ -94,7 +117,7 @@ void Gpus::begin() {
   timer_.cancel();
   timer_set_ = false;
   reading_ = true;
-  again_ = false;
+  again_ = wanted_ = false;
   policy::begin_reading(daemon_.state);
   last_began_ = steady_now();
   std::set<pid_t> known;
@@ -123,6 +146,7 @@ void Gpus::done(policy::Time began, Readings readings) {
     daemon_.events.add({"devices_unreadable", "", "", "the devices cannot be read: " + why, Json::object()});
   }
   daemon_.guests.reading_done(began);
+  for (auto& then : std::exchange(waiting_, {})) then();
   daemon_.settle();
   if (again_) request();
 }
@@ -206,7 +230,7 @@ void Gpus::settle() {
       delay = std::min(delay.value_or(kPatient), now - client.since > kLong ? kPatient : kFast);
   if (!delay && (daemon_.jobs.any_living() || daemon_.jobs.any_waiting())) delay = kUsual;
   if (delay) return wait(*delay);
-  if (!timer_set_) return;
+  if (!timer_set_ || wanted_) return;
   timer_.cancel();
   timer_set_ = false;
 }

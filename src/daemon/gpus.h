@@ -1,6 +1,7 @@
 // Readings of NVML: when they are taken, and what follows from them.
 #pragma once
 #include <asio/steady_timer.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -33,10 +34,13 @@ class Gpus {
   Gpus(Daemon& daemon, std::unique_ptr<GpuSource> source);
 
   // Finds the devices and takes the first reading, on the caller's thread: before the loop runs. No device is no error:
-  // admission then says why (no_device()).
+  // admission then says why (no_device()), and looks again.
   void open();
   const std::optional<Error>& no_device() const { return no_device_; }
-  std::string describe() const { return source_->describe(); }
+  const std::string& describe() const { return description_; }
+
+  // Calls `then` when the figures are at most a second old and, if there was no device, it has been looked for again.
+  void when_fresh(std::function<void()> then);
 
   // Asks for a reading that begins after now. Requests meanwhile are one.
   void request();
@@ -54,6 +58,7 @@ class Gpus {
 
  private:
   using Readings = std::pair<Result<std::vector<GpuReading>>, std::vector<GpuProcess>>;
+  void adopt(const std::vector<GpuInfo>& infos, std::string description);
   void begin();
   void done(policy::Time began, Readings readings);
   void take(policy::Time began, const std::vector<GpuReading>& readings, const std::vector<GpuProcess>& processes);
@@ -63,6 +68,7 @@ class Gpus {
 
   Daemon& daemon_;
   std::unique_ptr<GpuSource> source_;  // the worker's, once the loop runs
+  std::string description_;
   std::optional<Error> no_device_;
   std::vector<std::vector<UnmanagedProcess>> unmanaged_;
   std::vector<uint64_t> used_;
@@ -70,8 +76,9 @@ class Gpus {
   std::vector<std::string> lock_holders_;
   asio::steady_timer timer_;
   policy::Time timer_at_{0};
-  bool timer_set_ = false, reading_ = false, again_ = false, failed_ = false;
+  bool timer_set_ = false, wanted_ = false, reading_ = false, again_ = false, failed_ = false;
   policy::Time last_began_{0};
+  std::vector<std::function<void()>> waiting_;  // for the next reading
   std::map<ProcessId, policy::Time> suspects_;  // below a job, on a device and not attached; since when
   std::set<ProcessId> told_unmanaged_;
 };

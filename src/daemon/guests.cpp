@@ -118,6 +118,8 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
     return entry.second.process == process.id && entry.second.viewer == viewer && entry.second.state != policy::ClientState::leaving;
   });
   bool again = known != daemon_.state.clients.end();
+  // One that attaches over and over must not fill the events.
+  bool tell = !viewer && !(again && known->second.state == policy::ClientState::attached && now - known->second.since < std::chrono::seconds(1));
   policy::Client& client = again ? known->second : policy::add_client(daemon_.state, job, process.id, viewer, now);
   ClientId id = client.id;
   policy::set_attached(daemon_.state, id, now);
@@ -152,13 +154,12 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
     if (!viewer) daemon_.disk.run([this, pid, job] { return daemon_.store.save_client({pid, job}); }, [](Status) {});
   }
   const policy::Job& owner = daemon_.state.jobs.at(client.job);
-  if (!viewer) {
+  if (tell)
     daemon_.events.add({"client_attached", owner.name, owner.user,
                         client.command + " (process " + std::to_string(client.process.pid) + ") attached" + (again ? " again" : ""),
                         {{"pid", client.process.pid}, {"driver_version", hello.driver_version}, {"shim_version", clean_text(hello.shim_version)},
                          {"unknown_symbols", hello.unknown_symbols}, {"missing_symbols", hello.missing_symbols}}});
-    daemon_.gpus.request();
-  }
+  if (!viewer) daemon_.gpus.request();
 }
 
 void Guests::fill_page(Session& session) {
@@ -173,8 +174,10 @@ void Guests::fill_page(Session& session) {
     there.total_bytes = quota.value_or(device.total);
     there.quota_bytes = quota.value_or(wire::kNoQuota);
   }
+  new_page_ = true;
   session.page->device_count.store(static_cast<uint32_t>(session.devices.size()), std::memory_order_relaxed);
   update_page(session);
+  update_pids();
 }
 
 void Guests::update_page(Session& session) {
@@ -189,15 +192,27 @@ void Guests::update_page(Session& session) {
     there.free_bytes.store(policy::available(daemon_.state, job, index), relaxed);
     there.leaving_bytes.store(job.devices[index].leaving, relaxed);
   }
-  uint32_t pids = 0;
-  for (const auto& [number, client] : daemon_.state.clients)
-    if (client.job == job.id && !client.viewer && client.state != policy::ClientState::leaving && pids < wire::kMaxJobPids)
-      session.page->pids[pids++].store(static_cast<uint32_t>(client.process.pid), relaxed);
-  session.page->pid_count.store(pids, std::memory_order_release);
+}
+
+// Once for all clients of a job, and only when one has come or gone.
+void Guests::update_pids() {
+  std::map<policy::JobId, std::vector<uint32_t>> pids;
+  for (const auto& [id, client] : daemon_.state.clients)
+    if (!client.viewer && client.state != policy::ClientState::leaving && pids[client.job].size() < wire::kMaxJobPids)
+      pids[client.job].push_back(static_cast<uint32_t>(client.process.pid));
+  bool new_page = std::exchange(new_page_, false);
+  if (pids == shown_pids_ && !new_page) return;
+  shown_pids_ = pids;
+  for (auto& [id, session] : sessions_) {
+    const auto& of_job = pids[daemon_.state.clients.at(id).job];
+    for (size_t i = 0; i < of_job.size(); ++i) session.page->pids[i].store(of_job[i], std::memory_order_relaxed);
+    session.page->pid_count.store(static_cast<uint32_t>(of_job.size()), std::memory_order_release);
+  }
 }
 
 void Guests::update_pages() {
   for (auto& [id, session] : sessions_) update_page(session);
+  update_pids();
 }
 
 bool Guests::valid(const Session& session, uint32_t ordinal, wire::Kind kind) const {

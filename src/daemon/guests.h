@@ -87,6 +87,7 @@ class Guests {
   void tell_over_quota(Session& session, const Parked& parked, const policy::Answer& answer);
   void fill_page(Session& session);
   void update_page(Session& session);
+  void update_pids();
 
   Daemon& daemon_;
   std::map<ClientId, Session> sessions_;
@@ -94,6 +95,8 @@ class Guests {
   std::set<ClientId> unreported_;
   asio::steady_timer report_timer_, parked_timer_;
   bool parked_timer_set_ = false;
+  std::map<policy::JobId, std::vector<uint32_t>> shown_pids_;
+  bool new_page_ = false;  // one that has no pids yet
   uint64_t malformed_ = 0;
   policy::Time malformed_told_{0};
 };

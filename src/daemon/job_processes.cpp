@@ -11,6 +11,8 @@
 namespace berth::daemon {
 namespace {
 
+constexpr double kContainerPatience = 60;  // seconds until a registered container must have a process
+
 // All processes of a cgroup and the groups below it.
 void collect_cgroup(const std::string& folder, int depth, std::vector<ProcessId>* found) {
   std::ifstream processes(folder + "/cgroup.procs");
@@ -146,9 +148,12 @@ void Jobs::members_found(JobId id, std::vector<ProcessId> living) {
     info.members = {living.begin(), living.end()};
     return;
   }
+  info.populated |= !living.empty();
+  // A container may be registered before it starts.
+  bool expected = !info.cgroup.empty() && !info.populated && info.created_at > wall_before(kContainerPatience);
   std::set<ProcessId> watched = std::exchange(info.watched, {});
   info.members = {living.begin(), living.end()};
-  if (living.empty()) return end(id, "its last process ended");
+  if (living.empty() && !expected) return end(id, "its last process ended");
   for (ProcessId process : living) {
     info.watched.insert(process);
     if (!watched.contains(process))

@@ -23,6 +23,7 @@ struct JobInfo {
   std::optional<ProcessId> runner;  // `berth run`: parent of the job's orphans while it lives
   std::optional<ProcessId> root;    // COMMAND
   std::string cgroup;               // of a registered container instead
+  bool populated = false;           // the container has had a process
   std::set<ProcessId> members;      // as last seen; watched one by one once nobody runs the job for us
   std::set<ProcessId> watched;      // of these
   bool orphaned = false;            // there is no runner any more that tells us the end

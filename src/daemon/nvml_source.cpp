@@ -82,10 +82,17 @@ class NvmlSource : public GpuSource {
   Result<std::vector<GpuReading>> read() override {
     std::vector<GpuReading> readings;
     for (nvmlDevice_t handle : handles_) {
-      GpuReading reading;
-      uint64_t total = 0;
-      if (!memory_of(handle, &total, &reading.used_bytes)) return Error{"internal", "NVML no longer answers for a device"};
-      reading.lists_processes = processes_of(handle, compute_, &reading) | processes_of(handle, graphics_, &reading);
+      // Memory and processes are two calls; a reading in which the processes changed meanwhile is taken again.
+      GpuReading reading = list_processes(handle);
+      for (int tries = 0; tries < 3; ++tries) {
+        uint64_t total = 0, used = 0;
+        if (!memory_of(handle, &total, &used)) return Error{"internal", "NVML no longer answers for a device"};
+        GpuReading again = list_processes(handle);
+        bool same = again.processes == reading.processes;
+        reading = std::move(again);
+        reading.used_bytes = used;
+        if (same) break;
+      }
       readings.push_back(std::move(reading));
     }
     return readings;
@@ -132,6 +139,12 @@ class NvmlSource : public GpuSource {
     *total = memory.total;
     *used = memory.total - memory.free;  // what the driver keeps for itself included
     return true;
+  }
+
+  GpuReading list_processes(nvmlDevice_t handle) {
+    GpuReading reading;
+    reading.lists_processes = processes_of(handle, compute_, &reading) | processes_of(handle, graphics_, &reading);
+    return reading;
   }
 
   using ListProcesses = nvmlReturn_t (*)(nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);

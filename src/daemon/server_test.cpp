@@ -172,6 +172,22 @@ TEST_F(ServerTest, WithoutADeviceAdmissionSaysWhy) {
   EXPECT_EQ(reply["error"]["message"], "no fake device");
   EXPECT_EQ(command.ask({{"op", "status"}})["no_device"], "no fake device");
   EXPECT_TRUE(command.ask({{"op", "gpus"}})["devices"].empty());
+  // The driver may be loaded later.
+  {
+    std::lock_guard lock(gpus_->mutex);
+    gpus_->devices.resize(1);
+  }
+  EXPECT_TRUE(admit(command, {{"memory", "1G"}}).contains("job"));
+  EXPECT_EQ(command.ask({{"op", "status"}})["no_device"], nullptr);
+}
+
+TEST_F(ServerTest, FiguresAreReadAgainBeforeAnAdmission) {
+  start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // older than what counts as fresh
+  gpus_->set(1, 10 * kGiB);
+  Command command(socket_);
+  EXPECT_EQ(admit(command, {{"memory", "8G"}})["error"]["code"], "refused");
+  EXPECT_EQ(command.ask({{"op", "gpus"}})["devices"][0]["used_bytes"], 10 * kGiB);
 }
 
 TEST_F(ServerTest, UnreadableDevicesAreToldOnce) {
@@ -228,19 +244,31 @@ TEST_F(ServerTest, InTheSystemServiceProgramsBelongToTheirUsersDefaultJob) {
 }
 
 TEST_F(ServerTest, AContainerIsKnownByItsCgroup) {
-  std::string cgroup = cgroup_of(::getpid());
   start();
   Command command(socket_);
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "relative"}})["error"]["code"], "usage");
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/a/../b"}})["error"]["code"], "usage");
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/"}})["error"]["code"], "usage");
-  if (cgroup.size() < 2) GTEST_SKIP() << "this process is in the root cgroup";
-  Json reply = command.ask({{"op", "register_container"}, {"name", "box"}, {"cgroup", cgroup}, {"memory", "2G"}});
+  Json reply = command.ask({{"op", "register_container"}, {"name", "box"}, {"cgroup", "/berth.test/box/"}, {"memory", "2G"}});
   ASSERT_EQ(reply["name"], "box");
+  EXPECT_EQ(reply["devices"][0]["quota_bytes"], 2 * kGiB);
+  auto job_at = [&](const std::string& cgroup) { return on_loop([&] { return daemon_->job_of({}, cgroup); }); };
+  EXPECT_EQ(job_at("/berth.test/box"), reply["job"].get<uint64_t>());
+  EXPECT_EQ(job_at("/berth.test/box/inner"), reply["job"].get<uint64_t>());
+  EXPECT_FALSE(job_at("/berth.test/box2"));
+  EXPECT_FALSE(job_at("/berth.test"));
+  // It may be registered before it starts, and outlives the command that registered it.
+  command.close();
+  on_loop([&] { return daemon_->jobs.tick(), 0; });
+  EXPECT_EQ(job_in_ps("box")["cgroup"], "/berth.test/box");
+  // A container that this process is in.
+  std::string own = cgroup_of(::getpid());
+  if (own.size() < 2) return;
+  Command second(socket_);
+  second.ask({{"op", "register_container"}, {"name", "own"}, {"cgroup", own}, {"memory", "1G"}});
   Program program(socket_);
   EXPECT_EQ(program.say(std::string("attach client ") + kUuid), "welcome fresh");
-  EXPECT_EQ(program.say("reserve 0 0 4096"), "granted 4096 " + std::to_string(2 * kGiB - 4096));
-  EXPECT_EQ(job_in_ps("box")["cgroup"], cgroup);
+  EXPECT_EQ(program.say("reserve 0 0 4096"), "granted 4096 " + std::to_string(kGiB - 4096));
 }
 
 }  // namespace berth::daemon

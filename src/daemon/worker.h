@@ -10,7 +10,9 @@ namespace berth::daemon {
 class Worker {
  public:
   explicit Worker(asio::io_context& loop) : loop_(loop), thread_(1) {}
-  ~Worker() { thread_.join(); }
+
+  // Does what is left and ends the thread; what would come after it on the loop is dropped.
+  void finish() { thread_.join(); }
 
   // Runs work() on the worker, then then(result) on the loop.
   template <class Work, class Then>

@@ -29,15 +29,25 @@ constexpr unsigned kSparse = 0x40, kDeferred = 0x80;
 
 size_t element_bytes(CUarray_format format) {
   switch (format) {
-    case 0x01: case 0x08: return 1;
-    case 0x02: case 0x09: case 0x10: return 2;
-    case 0x03: case 0x0a: case 0x20: return 4;
-    default: return 0;
+    case 0x01:
+    case 0x08:
+      return 1;
+    case 0x02:
+    case 0x09:
+    case 0x10:
+      return 2;
+    case 0x03:
+    case 0x0a:
+    case 0x20:
+      return 4;
+    default:
+      return 0;
   }
 }
 
 CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& d) {
-  if (!d.Width || !element_bytes(d.Format) || (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)) return CUDA_ERROR_INVALID_VALUE;
+  if (!d.Width || !element_bytes(d.Format) || (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4))
+    return CUDA_ERROR_INVALID_VALUE;
   if (d.Width > 131072 || d.Height > 131072 || d.Depth > 16384) return CUDA_ERROR_INVALID_VALUE;
   return d.Flags & (kSparse | kDeferred) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
@@ -67,9 +77,15 @@ CUresult create(Call& call, CUarray* result, const CUDA_ARRAY3D_DESCRIPTOR& desc
   return CUDA_SUCCESS;
 }
 
-CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY_DESCRIPTOR& d) { return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0}; }
-CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY_DESCRIPTOR_v1& d) { return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0}; }
-CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY3D_DESCRIPTOR_v1& d) { return {d.Width, d.Height, d.Depth, d.Format, d.NumChannels, d.Flags}; }
+CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY_DESCRIPTOR& d) {
+  return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
+}
+CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY_DESCRIPTOR_v1& d) {
+  return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
+}
+CUDA_ARRAY3D_DESCRIPTOR widened(const CUDA_ARRAY3D_DESCRIPTOR_v1& d) {
+  return {d.Width, d.Height, d.Depth, d.Format, d.NumChannels, d.Flags};
+}
 
 unsigned narrow(size_t value) { return static_cast<unsigned>(value); }
 

@@ -22,9 +22,18 @@ Call::Call(Entry& entry, unsigned needs) {
   result = static_cast<CUresult>(pass_entry(entry));
   if (result || needs == kNothing) return;
   switch (life()) {
-    case Life::alive: break;
-    case Life::over: result = CUDA_ERROR_DEINITIALIZED; return;
-    default: result = CUDA_ERROR_NOT_INITIALIZED; return;
+    case Life::alive:
+      break;
+    case Life::over:
+      result = CUDA_ERROR_DEINITIALIZED;
+      return;
+    default:
+      result = CUDA_ERROR_NOT_INITIALIZED;
+      return;
+  }
+  if (in_callback()) {
+    result = CUDA_ERROR_NOT_PERMITTED;
+    return;
   }
   lock = Lock(process().mutex);
   if (!context_stack().empty()) context = context_stack().back();
@@ -62,7 +71,8 @@ Context* context_of(CUcontext handle) {
 
 Device* device_of(CUdevice ordinal) {
   auto& devices = process().devices;
-  return ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size() ? devices[static_cast<size_t>(ordinal)].get() : nullptr;
+  return ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size() ? devices[static_cast<size_t>(ordinal)].get()
+                                                                       : nullptr;
 }
 
 CUresult submit_work(Stream& stream, Work work, TicketRef* ticket) {

@@ -1,5 +1,5 @@
-// How every exported function of the driver library begins: SIM_CALL(needs) counts it, injects faults, and sees that what
-// it needs is there. What it needs of the process is locked until the function returns.
+// How every exported function of the driver library begins: SIM_CALL(needs) counts it, injects faults, and sees that
+// what it needs is there. What it needs of the process is locked until the function returns.
 #pragma once
 #include "abi/driver_api.h"
 #include "sim/faults.h"
@@ -9,10 +9,10 @@ namespace berth::sim {
 
 enum Needs : unsigned {
   kNothing = 0,
-  kDriver = 1,       // cuInit has succeeded in this very process (not in the parent of a fork)
-  kContext = 2,      // and the thread has a context, which has not failed
-  kUnsafe = 4,       // not while a capture forbids it; otherwise that capture is lost
-  kEvenFailed = 8,   // with kContext: it may have failed
+  kDriver = 1,      // cuInit has succeeded in this very process (not in the parent of a fork)
+  kContext = 2,     // and the thread has a context, which has not failed
+  kUnsafe = 4,      // not while a capture forbids it; otherwise that capture is lost
+  kEvenFailed = 8,  // with kContext: it may have failed
 };
 
 struct Call {
@@ -22,21 +22,21 @@ struct Call {
   Context* context = nullptr;
 };
 
-#define SIM_CALL(needs)                            \
+#define SIM_CALL(needs)                                \
   constinit static berth::sim::Entry entry_(__func__); \
-  berth::sim::Call call(entry_, needs);            \
+  berth::sim::Call call(entry_, needs);                \
   if (call.result != CUDA_SUCCESS) return call.result
 
 // Defines a function in its two flavours, which differ in what the null stream means.
 enum class Flavour { legacy, per_thread };
-#define SIM_BOTH_FLAVOURS(name, suffix, parameters, ...)    \
-  CUresult name parameters {                                \
-    constexpr auto flavour = berth::sim::Flavour::legacy;   \
-    __VA_ARGS__                                             \
-  }                                                         \
-  CUresult name##suffix parameters {                        \
+#define SIM_BOTH_FLAVOURS(name, suffix, parameters, ...)      \
+  CUresult name parameters {                                  \
+    constexpr auto flavour = berth::sim::Flavour::legacy;     \
+    __VA_ARGS__                                               \
+  }                                                           \
+  CUresult name##suffix parameters {                          \
     constexpr auto flavour = berth::sim::Flavour::per_thread; \
-    __VA_ARGS__                                             \
+    __VA_ARGS__                                               \
   }
 
 // The process's state with regard to cuInit.

@@ -92,11 +92,15 @@ CUresult finish(Stream* stream, CUgraph* graph) {
   if (capture->origin != stream) return invalidate_by(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
   if (capture->mode != kRelaxed && !mine(*capture)) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   CUresult result = CUDA_SUCCESS;
-  if (!capture->valid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (!all_joined(*capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  if (!capture->valid)
+    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  else if (!all_joined(*capture))
+    result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   end(capture);
-  if ((result || !graph) && capture->own_graph) remove_graph(capture->graph);
-  else if (graph && !result) *graph = reinterpret_cast<CUgraph>(capture->graph.get());
+  if ((result || !graph) && capture->own_graph)
+    remove_graph(capture->graph);
+  else if (graph && !result)
+    *graph = reinterpret_cast<CUgraph>(capture->graph.get());
   return result;
 }
 
@@ -264,13 +268,15 @@ SIM_BOTH_FLAVOURS(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCapt
 })
 
 SIM_BOTH_FLAVOURS(cuStreamBeginCaptureToGraph, _ptsz,
-                  (CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData*, size_t count, CUstreamCaptureMode mode), {
-  SIM_CALL(kContext);
-  auto into = graphs().find(graph);
-  std::vector<GraphNode*> nodes;
-  if (!into || !nodes_of(after, count, &nodes)) return CUDA_ERROR_INVALID_VALUE;
-  return begin(stream_of(call, stream, flavour), mode, into, std::move(nodes));
-})
+                  (CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData*, size_t count,
+                   CUstreamCaptureMode mode),
+                  {
+                    SIM_CALL(kContext);
+                    auto into = graphs().find(graph);
+                    std::vector<GraphNode*> nodes;
+                    if (!into || !nodes_of(after, count, &nodes)) return CUDA_ERROR_INVALID_VALUE;
+                    return begin(stream_of(call, stream, flavour), mode, into, std::move(nodes));
+                  })
 
 SIM_BOTH_FLAVOURS(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph* graph), {
   SIM_CALL(kContext);
@@ -288,28 +294,32 @@ SIM_BOTH_FLAVOURS(cuStreamGetCaptureInfo, _ptsz, (CUstream stream, CUstreamCaptu
 })
 
 SIM_BOTH_FLAVOURS(cuStreamGetCaptureInfo_v2, _ptsz,
-                  (CUstream stream, CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph, const CUgraphNode** after, size_t* count), {
-  SIM_CALL(kContext);
-  return describe(stream_of(call, stream, flavour), {status, id, graph, after, nullptr, count});
-})
+                  (CUstream stream, CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph,
+                   const CUgraphNode** after, size_t* count),
+                  {
+                    SIM_CALL(kContext);
+                    return describe(stream_of(call, stream, flavour), {status, id, graph, after, nullptr, count});
+                  })
 
 SIM_BOTH_FLAVOURS(cuStreamGetCaptureInfo_v3, _ptsz,
-                  (CUstream stream, CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph, const CUgraphNode** after,
-                   const CUgraphEdgeData** edges, size_t* count), {
-  SIM_CALL(kContext);
-  return describe(stream_of(call, stream, flavour), {status, id, graph, after, edges, count});
-})
+                  (CUstream stream, CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph,
+                   const CUgraphNode** after, const CUgraphEdgeData** edges, size_t* count),
+                  {
+                    SIM_CALL(kContext);
+                    return describe(stream_of(call, stream, flavour), {status, id, graph, after, edges, count});
+                  })
 
-SIM_BOTH_FLAVOURS(cuStreamUpdateCaptureDependencies, _ptsz, (CUstream stream, CUgraphNode* after, size_t count, unsigned flags), {
-  SIM_CALL(kContext);
-  return update(stream_of(call, stream, flavour), after, count, flags);
-})
+SIM_BOTH_FLAVOURS(cuStreamUpdateCaptureDependencies, _ptsz,
+                  (CUstream stream, CUgraphNode* after, size_t count, unsigned flags), {
+                    SIM_CALL(kContext);
+                    return update(stream_of(call, stream, flavour), after, count, flags);
+                  })
 
 SIM_BOTH_FLAVOURS(cuStreamUpdateCaptureDependencies_v2, _ptsz,
                   (CUstream stream, CUgraphNode* after, const CUgraphEdgeData*, size_t count, unsigned flags), {
-  SIM_CALL(kContext);
-  return update(stream_of(call, stream, flavour), after, count, flags);
-})
+                    SIM_CALL(kContext);
+                    return update(stream_of(call, stream, flavour), after, count, flags);
+                  })
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   SIM_CALL(kDriver);

@@ -60,6 +60,7 @@ void close_context(Lock& lock, Context& context) {
     process().streams.remove(stream.get());
   }
   context.streams.clear();
+  after_synchronisation(*context.device);
   drop_memory_of(context);
   drop_modules_of(context);
   context.stack_memory.clear();
@@ -70,7 +71,13 @@ void close_context(Lock& lock, Context& context) {
   process().done.notify_all();
 }
 
-void after_synchronisation(Device& device) { trim_after_synchronisation(device); }
+void after_synchronisation(Device& device) {
+  std::erase_if(device.freed_later, [](const auto& each) {
+    if (each.first->done) drop_range(each.second);
+    return each.first->done;
+  });
+  trim_after_synchronisation(device);
+}
 
 }  // namespace berth::sim
 
@@ -126,7 +133,8 @@ CUresult synchronise(Call& call, Context& context) {
 CUresult set_stack_limit(Context& context, size_t value) {
   size_t& limit = context.limits[0];
   size_t reserved = 1024;
-  for (const PhysicalRef& part : context.stack_memory) reserved += part->bytes / (kMultiprocessors * kThreadsPerMultiprocessor);
+  for (const PhysicalRef& part : context.stack_memory)
+    reserved += part->bytes / (kMultiprocessors * kThreadsPerMultiprocessor);
   if (value > 512 << 10) return CUDA_ERROR_INVALID_VALUE;
   if (value > reserved) {
     auto more = take_physical(context.device->card, (value - reserved) * kMultiprocessors * kThreadsPerMultiprocessor);

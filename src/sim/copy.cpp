@@ -26,17 +26,21 @@ CUresult start(Call& call, Stream* stream, CUresult made, CopyWork work, Wait wa
   if (stream->context->error) return stream->context->error;
   if (wait == Wait::if_pageable && !stream->capture) {
     uint64_t bytes = work.width * work.height * work.depth;
-    if (pageable(work.to)) wait = Wait::always;
-    else if (pageable(work.from) && (bytes > kStagedBytes || work.height * work.depth > 1)) wait = Wait::always;
+    if (pageable(work.to))
+      wait = Wait::always;
+    else if (pageable(work.from) && (bytes > kStagedBytes || work.height * work.depth > 1))
+      wait = Wait::always;
     else if (pageable(work.from)) {
       const auto* data = reinterpret_cast<const std::byte*>(work.from.address);
       work.staged = std::make_shared<std::vector<std::byte>>(data, data + bytes);
     }
   }
-  return wait == Wait::always && !stream->capture ? run_work(call, *stream, std::move(work)) : submit_work(*stream, std::move(work));
+  return wait == Wait::always && !stream->capture ? run_work(call, *stream, std::move(work))
+                                                  : submit_work(*stream, std::move(work));
 }
 
-CUresult linear(Call& call, Stream* stream, uint64_t to, Place to_place, uint64_t from, Place from_place, uint64_t bytes, Wait wait) {
+CUresult linear(Call& call, Stream* stream, uint64_t to, Place to_place, uint64_t from, Place from_place,
+                uint64_t bytes, Wait wait) {
   CopyWork work{};
   CUresult made = make_linear_copy(to, to_place, from, from_place, bytes, &work);
   return start(call, stream, made, std::move(work), wait);
@@ -60,25 +64,31 @@ CUresult shaped_now(Call& call, Stream* stream, const Description* description) 
   return start(call, stream, made, std::move(work), host ? Wait::always : Wait::no);
 }
 
-CUresult with_array(Call& call, Stream* stream, CUarray to_array, uint64_t to, CUarray from_array, uint64_t from, size_t bytes, Place host,
-                    Wait wait) {
+CUresult with_array(Call& call, Stream* stream, CUarray to_array, uint64_t to, CUarray from_array, uint64_t from,
+                    size_t bytes, Place host, Wait wait) {
   CUDA_MEMCPY2D d{};
   auto type = [host](CUarray array) { return array ? 3 : host == Place::host ? 1 : 2; };
   d.srcMemoryType = type(from_array), d.dstMemoryType = type(to_array);
   d.srcArray = from_array, d.dstArray = to_array;
-  if (from_array) d.srcXInBytes = from;
-  else d.srcHost = reinterpret_cast<const void*>(from), d.srcDevice = from;
-  if (to_array) d.dstXInBytes = to;
-  else d.dstHost = reinterpret_cast<void*>(to), d.dstDevice = to;
+  if (from_array)
+    d.srcXInBytes = from;
+  else
+    d.srcHost = reinterpret_cast<const void*>(from), d.srcDevice = from;
+  if (to_array)
+    d.dstXInBytes = to;
+  else
+    d.dstHost = reinterpret_cast<void*>(to), d.dstDevice = to;
   d.WidthInBytes = bytes, d.Height = 1;
   return shaped(call, stream, &d, wait);
 }
 
-CUresult batch(Call& call, Stream* stream, const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes, size_t count, size_t* failed) {
+CUresult batch(Call& call, Stream* stream, const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
+               size_t count, size_t* failed) {
   if (!stream || stream->legacy) return CUDA_ERROR_INVALID_HANDLE;
   if (!to || !from || !bytes || !count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i)
-    if (CUresult bad = linear(call, stream, to[i], Place::by_address, from[i], Place::by_address, bytes[i], Wait::if_pageable)) {
+    if (CUresult bad =
+            linear(call, stream, to[i], Place::by_address, from[i], Place::by_address, bytes[i], Wait::if_pageable)) {
       if (failed) *failed = i;
       return bad;
     }
@@ -91,27 +101,33 @@ extern "C" {
 
 SIM_BOTH_FLAVOURS(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, flavour), to, Place::by_address, from, Place::by_address, bytes, Wait::always);
+  return linear(call, stream_of(call, nullptr, flavour), to, Place::by_address, from, Place::by_address, bytes,
+                Wait::always);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, flavour), to, Place::by_address, from, Place::by_address, bytes, Wait::if_pageable);
+  return linear(call, stream_of(call, stream, flavour), to, Place::by_address, from, Place::by_address, bytes,
+                Wait::if_pageable);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, size_t bytes), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, flavour), to, Place::device, number(from), Place::host, bytes, Wait::always);
+  return linear(call, stream_of(call, nullptr, flavour), to, Place::device, number(from), Place::host, bytes,
+                Wait::always);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, flavour), to, Place::device, number(from), Place::host, bytes, Wait::if_pageable);
+  return linear(call, stream_of(call, stream, flavour), to, Place::device, number(from), Place::host, bytes,
+                Wait::if_pageable);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyDtoH_v2, _ptds, (void* to, CUdeviceptr from, size_t bytes), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, flavour), number(to), Place::host, from, Place::device, bytes, Wait::always);
+  return linear(call, stream_of(call, nullptr, flavour), number(to), Place::host, from, Place::device, bytes,
+                Wait::always);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyDtoHAsync_v2, _ptsz, (void* to, CUdeviceptr from, size_t bytes, CUstream stream), {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, flavour), number(to), Place::host, from, Place::device, bytes, Wait::if_pageable);
+  return linear(call, stream_of(call, stream, flavour), number(to), Place::host, from, Place::device, bytes,
+                Wait::if_pageable);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), {
   SIM_CALL(kContext);
@@ -125,35 +141,43 @@ SIM_BOTH_FLAVOURS(cuMemcpyPeer, _ptds, (CUdeviceptr to, CUcontext, CUdeviceptr f
   SIM_CALL(kContext);
   return linear(call, stream_of(call, nullptr, flavour), to, Place::device, from, Place::device, bytes, Wait::no);
 })
-SIM_BOTH_FLAVOURS(cuMemcpyPeerAsync, _ptsz, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream), {
-  SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, flavour), to, Place::device, from, Place::device, bytes, Wait::no);
-})
+SIM_BOTH_FLAVOURS(cuMemcpyPeerAsync, _ptsz,
+                  (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return linear(call, stream_of(call, stream, flavour), to, Place::device, from, Place::device, bytes,
+                                  Wait::no);
+                  })
 
 // The interface of 32-bit pointers.
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void* from, unsigned bytes) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, Flavour::legacy), to, Place::device, number(from), Place::host, bytes, Wait::always);
+  return linear(call, stream_of(call, nullptr, Flavour::legacy), to, Place::device, number(from), Place::host, bytes,
+                Wait::always);
 }
 CUresult cuMemcpyDtoH(void* to, CUdeviceptr_v1 from, unsigned bytes) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, Flavour::legacy), number(to), Place::host, from, Place::device, bytes, Wait::always);
+  return linear(call, stream_of(call, nullptr, Flavour::legacy), number(to), Place::host, from, Place::device, bytes,
+                Wait::always);
 }
 CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned bytes) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, Flavour::legacy), to, Place::device, from, Place::device, bytes, Wait::no);
+  return linear(call, stream_of(call, nullptr, Flavour::legacy), to, Place::device, from, Place::device, bytes,
+                Wait::no);
 }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 to, const void* from, unsigned bytes, CUstream stream) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, Flavour::legacy), to, Place::device, number(from), Place::host, bytes, Wait::if_pageable);
+  return linear(call, stream_of(call, stream, Flavour::legacy), to, Place::device, number(from), Place::host, bytes,
+                Wait::if_pageable);
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr_v1 from, unsigned bytes, CUstream stream) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, Flavour::legacy), number(to), Place::host, from, Place::device, bytes, Wait::if_pageable);
+  return linear(call, stream_of(call, stream, Flavour::legacy), number(to), Place::host, from, Place::device, bytes,
+                Wait::if_pageable);
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned bytes, CUstream stream) {
   SIM_CALL(kContext);
-  return linear(call, stream_of(call, stream, Flavour::legacy), to, Place::device, from, Place::device, bytes, Wait::no);
+  return linear(call, stream_of(call, stream, Flavour::legacy), to, Place::device, from, Place::device, bytes,
+                Wait::no);
 }
 
 SIM_BOTH_FLAVOURS(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* description), {
@@ -187,19 +211,24 @@ SIM_BOTH_FLAVOURS(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER* descrip
 
 SIM_BOTH_FLAVOURS(cuMemcpyHtoA_v2, _ptds, (CUarray to, size_t offset, const void* from, size_t bytes), {
   SIM_CALL(kContext);
-  return with_array(call, stream_of(call, nullptr, flavour), to, offset, nullptr, number(from), bytes, Place::host, Wait::always);
+  return with_array(call, stream_of(call, nullptr, flavour), to, offset, nullptr, number(from), bytes, Place::host,
+                    Wait::always);
 })
-SIM_BOTH_FLAVOURS(cuMemcpyHtoAAsync_v2, _ptsz, (CUarray to, size_t offset, const void* from, size_t bytes, CUstream stream), {
-  SIM_CALL(kContext);
-  return with_array(call, stream_of(call, stream, flavour), to, offset, nullptr, number(from), bytes, Place::host, Wait::if_pageable);
-})
+SIM_BOTH_FLAVOURS(cuMemcpyHtoAAsync_v2, _ptsz,
+                  (CUarray to, size_t offset, const void* from, size_t bytes, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return with_array(call, stream_of(call, stream, flavour), to, offset, nullptr, number(from), bytes,
+                                      Place::host, Wait::if_pageable);
+                  })
 SIM_BOTH_FLAVOURS(cuMemcpyAtoH_v2, _ptds, (void* to, CUarray from, size_t offset, size_t bytes), {
   SIM_CALL(kContext);
-  return with_array(call, stream_of(call, nullptr, flavour), nullptr, number(to), from, offset, bytes, Place::host, Wait::always);
+  return with_array(call, stream_of(call, nullptr, flavour), nullptr, number(to), from, offset, bytes, Place::host,
+                    Wait::always);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyAtoHAsync_v2, _ptsz, (void* to, CUarray from, size_t offset, size_t bytes, CUstream stream), {
   SIM_CALL(kContext);
-  return with_array(call, stream_of(call, stream, flavour), nullptr, number(to), from, offset, bytes, Place::host, Wait::if_pageable);
+  return with_array(call, stream_of(call, stream, flavour), nullptr, number(to), from, offset, bytes, Place::host,
+                    Wait::if_pageable);
 })
 SIM_BOTH_FLAVOURS(cuMemcpyDtoA_v2, _ptds, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes), {
   SIM_CALL(kContext);
@@ -209,21 +238,26 @@ SIM_BOTH_FLAVOURS(cuMemcpyAtoD_v2, _ptds, (CUdeviceptr to, CUarray from, size_t 
   SIM_CALL(kContext);
   return with_array(call, stream_of(call, nullptr, flavour), nullptr, to, from, offset, bytes, Place::device, Wait::no);
 })
-SIM_BOTH_FLAVOURS(cuMemcpyAtoA_v2, _ptds, (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes), {
-  SIM_CALL(kContext);
-  return with_array(call, stream_of(call, nullptr, flavour), to, to_offset, from, from_offset, bytes, Place::device, Wait::no);
-})
+SIM_BOTH_FLAVOURS(cuMemcpyAtoA_v2, _ptds,
+                  (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes), {
+                    SIM_CALL(kContext);
+                    return with_array(call, stream_of(call, nullptr, flavour), to, to_offset, from, from_offset, bytes,
+                                      Place::device, Wait::no);
+                  })
 
 SIM_BOTH_FLAVOURS(cuMemcpyBatchAsync, _ptsz,
-                  (CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*, size_t, size_t* failed,
-                   CUstream stream), {
-  SIM_CALL(kContext);
-  return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, failed);
-})
+                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*,
+                   size_t, size_t* failed, CUstream stream),
+                  {
+                    SIM_CALL(kContext);
+                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, failed);
+                  })
 SIM_BOTH_FLAVOURS(cuMemcpyBatchAsync_v2, _ptsz,
-                  (CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*, size_t, CUstream stream), {
-  SIM_CALL(kContext);
-  return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, nullptr);
-})
+                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*,
+                   size_t, CUstream stream),
+                  {
+                    SIM_CALL(kContext);
+                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, nullptr);
+                  })
 
 }  // extern "C"

@@ -32,7 +32,8 @@ bool on_device(uint64_t address) {
 
 bool resolve_array(const End& end, const Extent& extent, Side* side) {
   auto array = array_of(end.array);
-  if (!array || end.x + extent.width > array->row_bytes || end.y + extent.height > array->rows() || end.z + extent.depth > array->layers())
+  if (!array || end.x + extent.width > array->row_bytes || end.y + extent.height > array->rows() ||
+      end.z + extent.depth > array->layers())
     return false;
   side->pitch = array->row_bytes;
   side->slice = array->row_bytes * array->rows();
@@ -78,15 +79,18 @@ CUresult make_copy(const CUDA_MEMCPY2D& d, CopyWork* work) {
 
 CUresult make_copy(const CUDA_MEMCPY3D& d, CopyWork* work) {
   if (d.srcLOD || d.dstLOD) return CUDA_ERROR_INVALID_VALUE;
-  return make(source(d, d.srcZ, d.srcHeight), target(d, d.dstZ, d.dstHeight), {d.WidthInBytes, d.Height, d.Depth}, work);
+  return make(source(d, d.srcZ, d.srcHeight), target(d, d.dstZ, d.dstHeight), {d.WidthInBytes, d.Height, d.Depth},
+              work);
 }
 
 CUresult make_copy(const CUDA_MEMCPY3D_PEER& d, CopyWork* work) {
   if (d.srcLOD || d.dstLOD) return CUDA_ERROR_INVALID_VALUE;
-  return make(source(d, d.srcZ, d.srcHeight), target(d, d.dstZ, d.dstHeight), {d.WidthInBytes, d.Height, d.Depth}, work);
+  return make(source(d, d.srcZ, d.srcHeight), target(d, d.dstZ, d.dstHeight), {d.WidthInBytes, d.Height, d.Depth},
+              work);
 }
 
-CUresult make_linear_copy(uint64_t to, Place to_place, uint64_t from, Place from_place, uint64_t bytes, CopyWork* work) {
+CUresult make_linear_copy(uint64_t to, Place to_place, uint64_t from, Place from_place, uint64_t bytes,
+                          CopyWork* work) {
   auto end = [](uint64_t address, Place place) {
     CUmemorytype type = place == Place::host ? kHost : place == Place::device ? kDevice : kUnified;
     return End{type, reinterpret_cast<const void*>(address), address, nullptr, 0, 0, 0, 0, 0};

@@ -87,9 +87,9 @@ Life life() {
 
 }  // namespace berth::sim
 
-#define SIM_DEVICE_CALL(ordinal)                                    \
-  SIM_CALL(kDriver);                                                \
-  Device* device = nullptr;                                         \
+#define SIM_DEVICE_CALL(ordinal) \
+  SIM_CALL(kDriver);             \
+  Device* device = nullptr;      \
   if (CUresult bad = with_device(ordinal, &device)) return bad
 
 extern "C" {

@@ -28,8 +28,9 @@ void start_thread(Body* body) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  pthread_create(&thread, &attributes, [](void* argument) -> void* { return reinterpret_cast<Body*>(argument)(), nullptr; },
-                 reinterpret_cast<void*>(body));
+  pthread_create(
+      &thread, &attributes, [](void* argument) -> void* { return reinterpret_cast<Body*>(argument)(), nullptr; },
+      reinterpret_cast<void*>(body));
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -43,11 +44,13 @@ void finish(Stream& stream) {
   stream.queue.front()->ticket->done = true;
   stream.queue.pop_front();
   if (stream.queue.empty()) stream.lane.debt_ns = 0;
+  forget_if_drained(stream);
   process().done.notify_all();
 }
 
 bool may_start(const Operation& operation) {
-  return std::all_of(operation.after.begin(), operation.after.end(), [](const TicketRef& ticket) { return ticket->done; });
+  return std::all_of(operation.after.begin(), operation.after.end(),
+                     [](const TicketRef& ticket) { return ticket->done; });
 }
 
 // Steps of one stream until it has to wait. The lock is free during each step.
@@ -58,8 +61,10 @@ void run_stream(Stream& stream, EngineView& view, Pass& pass, Lock& lock) {
     CUresult error = operation.context->error;
     lock.unlock();
     Step step{Step::complete};
-    if (error) abandon(operation, error);
-    else step = advance(operation, view, stream.lane);
+    if (error)
+      abandon(operation, error);
+    else
+      step = advance(operation, view, stream.lane);
     lock.lock();
     if (step.kind == Step::wait) {
       if (step.wants_card) view.cards[operation.context->device->card].wanted = true;
@@ -68,8 +73,10 @@ void run_stream(Stream& stream, EngineView& view, Pass& pass, Lock& lock) {
     }
     pass.progress = true;
     if (step.kind == Step::more) return;
-    if (step.kind == Step::failed) operation.context->error = step.error;
-    else finish(stream);
+    if (step.kind == Step::failed)
+      operation.context->error = step.error;
+    else
+      finish(stream);
   }
 }
 
@@ -90,7 +97,8 @@ void look_at_cards(CardClock* cards, int64_t now) {
     if (!card.held) continue;
     card.time += now - card.last;
     card.last = now;
-    if (!has_turn(i)) card.held = false;
+    if (!has_turn(i))
+      card.held = false;
     else if (now - card.slice_start >= kSliceNs) {
       if (others_wait(i)) {
         end_turn(i);
@@ -177,7 +185,10 @@ Callbacks& callbacks() {
   return *the_callbacks;
 }
 
+thread_local bool on_callback_thread = false;
+
 void callback_thread() {
+  on_callback_thread = true;
   std::unique_lock lock(callbacks().mutex);
   for (;;) {
     callbacks().changed.wait(lock, [] { return !callbacks().queue.empty(); });
@@ -212,6 +223,13 @@ void call_back(std::function<void()> function) {
   }
   callbacks().queue.push_back(std::move(function));
   callbacks().changed.notify_one();
+}
+
+bool in_callback() { return on_callback_thread; }
+
+void forget_if_drained(Stream& stream) {
+  if (!stream.destroyed || !stream.queue.empty()) return;
+  std::erase_if(stream.context->streams, [&](const StreamRef& each) { return each.get() == &stream; });
 }
 
 TicketRef submit(Stream& stream, std::unique_ptr<Operation> operation) {

@@ -1,8 +1,8 @@
 // The executor: one thread a process runs all operations in the order that streams, events and graphs allow.
 //
-// It goes round all streams that have work; each first operation whose predecessors are complete gets a step. A step does
-// a bounded piece of the work (data is really moved, 16 MiB at a time) or says when to look again. Operations that model
-// time on the card advance only while this process has its turn (turns.h).
+// It goes round all streams that have work; each first operation whose predecessors are complete gets a step. A step
+// does a bounded piece of the work (data is really moved, 16 MiB at a time) or says when to look again. Operations that
+// model time on the card advance only while this process has its turn (turns.h).
 //
 // Everything here except advance() and the bodies of steps is guarded by the process's mutex.
 #pragma once
@@ -47,7 +47,7 @@ struct Operation {
 
 struct Step {
   enum Kind { complete, more, wait, failed } kind;
-  int64_t until = 0;        // wait: when to look again; INT64_MAX: somebody wakes the engine
+  int64_t until = 0;  // wait: when to look again; INT64_MAX: somebody wakes the engine
   bool wants_card = false;
   CUresult error = CUDA_SUCCESS;
 };
@@ -76,7 +76,10 @@ bool start_engine();
 void wake_engine();
 // Appends to the stream; legacy default stream rules are applied here.
 TicketRef submit(Stream& stream, std::unique_ptr<Operation> operation);
-// Runs on the callback thread, in order.
+// A destroyed stream stays with its context until its work is done: others wait for that work.
+void forget_if_drained(Stream& stream);
+// Runs on the callback thread, in order. Such functions may not call the driver.
 void call_back(std::function<void()> function);
+bool in_callback();
 
 }  // namespace berth::sim

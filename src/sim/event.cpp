@@ -42,7 +42,8 @@ void complete_record(Record& record) {
 }
 
 bool is_complete(Record& record) {
-  if (!record.done && record.shared >= 0 && state().events[record.shared].completed >= record.number) record.done = true;
+  if (!record.done && record.shared >= 0 && state().events[record.shared].completed >= record.number)
+    record.done = true;
   return record.done;
 }
 
@@ -54,22 +55,32 @@ int take_shared_event() {
   StateLock lock;
   for (int i = 0; i < kMaxEvents; ++i) {
     SharedEvent& each = state().events[i];
-    if (each.used) continue;
+    if (each.owner) continue;
     each.recorded = each.completed = 0;
-    each.used = 1;
+    each.owner = static_cast<uint32_t>(own_slot() + 1);
     return i;
   }
   return -1;
 }
 
-CUresult destroy(CUevent handle) { return events().remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+CUresult destroy(CUevent handle) {
+  auto event = events().find(handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->made_shared) {
+    StateLock lock;
+    state().events[event->shared].owner = 0;
+  }
+  events().remove(handle);
+  return CUDA_SUCCESS;
+}
 
 CUresult record(CUevent handle, Stream* stream, unsigned flags) {
   auto event = events().find(handle);
   if (!event || !stream) return CUDA_ERROR_INVALID_HANDLE;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   if (stream->context->device != event->context->device) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->capture) return flags ? capture_work(*stream, RecordWork{event, nullptr}) : capture_record(*stream, *event);
+  if (stream->capture)
+    return flags ? capture_work(*stream, RecordWork{event, nullptr}) : capture_record(*stream, *event);
   if (flags) return CUDA_ERROR_INVALID_VALUE;  // external records are for captures
   if (CUresult bad = forbid_implicit(*stream)) return bad;
   return submit_work(*stream, RecordWork{event, new_record(*event)});
@@ -114,7 +125,8 @@ CUresult cuEventCreate(CUevent* result, unsigned flags) {
   auto event = std::make_shared<Event>();
   event->context = call.context;
   event->flags = flags;
-  if (flags & kEventInterprocess && (event->shared = take_shared_event()) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->made_shared = (flags & kEventInterprocess) != 0;
+  if (event->made_shared && (event->shared = take_shared_event()) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *result = events().add<CUevent>(event);
   return CUDA_SUCCESS;
 }
@@ -159,7 +171,8 @@ CUresult cuEventSynchronize(CUevent handle) {
   if (CUresult bad = find_plain(handle, &event)) return bad;
   auto record = last_record(*event);
   // An event of several processes is completed without a word to us.
-  while (record && !is_complete(*record)) process().done.wait_for(call.lock, std::chrono::milliseconds(record->shared < 0 ? 100 : 1));
+  while (record && !is_complete(*record))
+    process().done.wait_for(call.lock, std::chrono::milliseconds(record->shared < 0 ? 100 : 1));
   after_synchronisation(*event->context->device);
   return event->context->error;
 }

@@ -9,16 +9,17 @@ inline constexpr unsigned kEventNoTiming = 2, kEventInterprocess = 4;
 struct Record {
   bool done = false;
   int64_t time_ns = 0;
-  int shared = -1;       // index of the shared event it belongs to
-  uint64_t number = 0;   // there
+  int shared = -1;      // index of the shared event it belongs to
+  uint64_t number = 0;  // there
 };
 
 struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
   int shared = -1;
-  std::shared_ptr<Record> record;      // null: never recorded here
-  std::shared_ptr<Capture> capture;    // recorded in a capture
+  bool made_shared = false;          // here, not opened
+  std::shared_ptr<Record> record;    // null: never recorded here
+  std::shared_ptr<Capture> capture;  // recorded in a capture
   std::vector<GraphNode*> capture_after;
 };
 

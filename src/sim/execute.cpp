@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kBytesAtOnce = 16ull << 20;
 constexpr double kHostBytesPerNs = 55, kDeviceBytesPerNs = 2000;
-constexpr int64_t kExact = 20'000;      // an operation may be this much early; its stream owes the rest
+constexpr int64_t kExact = 20'000;  // an operation may be this much early; its stream owes the rest
 constexpr int64_t kMaxCredit = 200'000;
 
 constexpr Step kComplete{Step::complete};
@@ -43,7 +43,8 @@ Step copy(CopyWork& work, Operation& operation, EngineView& view, Lane& lane) {
   uint64_t bytes = work.width * work.height * work.depth;
   bool host = !work.from.device || !work.to.device;
   double duration = static_cast<double>(bytes) / (host ? kHostBytesPerNs : kDeviceBytesPerNs);
-  if (!operation.begun && (!side_usable(work.from, work, operation) || !side_usable(work.to, work, operation))) return kIllegalAddress;
+  if (!operation.begun && (!side_usable(work.from, work, operation) || !side_usable(work.to, work, operation)))
+    return kIllegalAddress;
   uint64_t done = operation.position;
   bool flat = work.height * work.depth == 1;
   if (done < bytes) {
@@ -54,9 +55,11 @@ Step copy(CopyWork& work, Operation& operation, EngineView& view, Lane& lane) {
       uint64_t row = flat ? 0 : done / work.width, piece = flat ? end - done : work.width;
       uint64_t in_row = flat ? done : 0;
       auto at = [&](const Side& side) {
-        return reinterpret_cast<char*>(side.address + row / work.height * side.slice + row % work.height * side.pitch + in_row);
+        return reinterpret_cast<char*>(side.address + row / work.height * side.slice + row % work.height * side.pitch +
+                                       in_row);
       };
-      std::memmove(at(work.to), work.staged ? reinterpret_cast<const char*>(work.staged->data()) + done : at(work.from), piece);
+      std::memmove(at(work.to), work.staged ? reinterpret_cast<const char*>(work.staged->data()) + done : at(work.from),
+                   piece);
       done += piece;
     }
     operation.position = done;
@@ -66,9 +69,14 @@ Step copy(CopyWork& work, Operation& operation, EngineView& view, Lane& lane) {
 }
 
 void fill_row(char* row, unsigned value, unsigned element, size_t count) {
-  if (element == 1) std::memset(row, static_cast<int>(value), count);
-  else if (element == 2) std::fill_n(reinterpret_cast<uint16_t*>(row), count, static_cast<uint16_t>(value));
-  else std::fill_n(reinterpret_cast<uint32_t*>(row), count, value);
+  if (element == 4 && count == 1)
+    __atomic_store_n(reinterpret_cast<uint32_t*>(row), value, __ATOMIC_RELEASE);  // often a flag
+  else if (element == 1)
+    std::memset(row, static_cast<int>(value), count);
+  else if (element == 2)
+    std::fill_n(reinterpret_cast<uint16_t*>(row), count, static_cast<uint16_t>(value));
+  else
+    std::fill_n(reinterpret_cast<uint32_t*>(row), count, value);
 }
 
 Step fill(FillWork& work, Operation& operation, EngineView& view, Lane& lane) {
@@ -84,7 +92,8 @@ Step fill(FillWork& work, Operation& operation, EngineView& view, Lane& lane) {
     uint64_t rows = std::max<uint64_t>(1, kBytesAtOnce / row_bytes);
     uint64_t end = std::min(work.height, operation.position + rows);
     for (; operation.position < end; ++operation.position)
-      fill_row(reinterpret_cast<char*>(work.address + operation.position * work.pitch), work.value, work.element, work.width);
+      fill_row(reinterpret_cast<char*>(work.address + operation.position * work.pitch), work.value, work.element,
+               work.width);
     if (operation.position < work.height) return {Step::more};
   }
   return pass_time(operation, view, lane, duration, false);
@@ -94,8 +103,10 @@ Step host(const HostWork& work, Operation& operation, CUresult status) {
   if (!operation.called_back) {
     auto done = operation.called_back = std::make_shared<std::atomic<bool>>(false);
     call_back([work, status, done] {
-      if (work.callback) work.callback(work.stream, status, work.data);
-      else work.function(work.data);
+      if (work.callback)
+        work.callback(work.stream, status, work.data);
+      else
+        work.function(work.data);
       *done = true;
       wake_engine();
     });
@@ -115,10 +126,14 @@ template <class T>
 bool satisfied(uint64_t address, uint64_t wanted, unsigned flags) {
   T value = __atomic_load_n(reinterpret_cast<const T*>(address), __ATOMIC_ACQUIRE), want = static_cast<T>(wanted);
   switch (flags & 3) {
-    case 0: return static_cast<std::make_signed_t<T>>(value - want) >= 0;
-    case 1: return value == want;
-    case 2: return (value & want) != 0;
-    default: return static_cast<T>(~(value | want)) != 0;
+    case 0:
+      return static_cast<std::make_signed_t<T>>(value - want) >= 0;
+    case 1:
+      return value == want;
+    case 2:
+      return (value & want) != 0;
+    default:
+      return static_cast<T>(~(value | want)) != 0;
   }
 }
 
@@ -130,8 +145,11 @@ Step values(const ValueWork& work, Operation& operation) {
       if (!device_may_use(each.address, each.wide ? 8 : 4)) return kIllegalAddress;
     }
     if (each.write) {
-      if (each.wide) __atomic_store_n(reinterpret_cast<uint64_t*>(each.address), each.value, __ATOMIC_RELEASE);
-      else __atomic_store_n(reinterpret_cast<uint32_t*>(each.address), static_cast<uint32_t>(each.value), __ATOMIC_RELEASE);
+      if (each.wide)
+        __atomic_store_n(reinterpret_cast<uint64_t*>(each.address), each.value, __ATOMIC_RELEASE);
+      else
+        __atomic_store_n(reinterpret_cast<uint32_t*>(each.address), static_cast<uint32_t>(each.value),
+                         __ATOMIC_RELEASE);
     } else if (!(each.wide ? satisfied<uint64_t>(each.address, each.value, each.flags)
                            : satisfied<uint32_t>(each.address, each.value, each.flags))) {
       return {Step::wait, 0};
@@ -208,7 +226,8 @@ void abandon(Operation& operation, CUresult error) {
   } else if (auto* freed = std::get_if<PoolFreeWork>(&operation.work)) {
     Lock lock(process().mutex);
     freed->pool->finish_free(freed->address, freed->generation);
-  } else if (auto* called = std::get_if<HostWork>(&operation.work); called && called->callback && !operation.called_back) {
+  } else if (auto* called = std::get_if<HostWork>(&operation.work);
+             called && called->callback && !operation.called_back) {
     call_back([work = *called, error] { work.callback(work.stream, error, work.data); });
   }
 }

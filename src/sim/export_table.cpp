@@ -9,7 +9,8 @@ using namespace berth::sim;
 
 namespace {
 
-// A table is its size in bytes and functions. The real ones are private to NVIDIA; these only have to stay what they are.
+// A table is its size in bytes and functions. The real ones are private to NVIDIA; these only have to stay what they
+// are.
 constexpr int kTables = 3, kFunctions = 7;
 struct Table {
   size_t bytes;
@@ -23,8 +24,10 @@ CUresult private_function() {
 
 template <int First>
 constexpr Table make_table() {
-  return {sizeof(Table), {private_function<First>, private_function<First + 1>, private_function<First + 2>, private_function<First + 3>,
-                          private_function<First + 4>, private_function<First + 5>, private_function<First + 6>}};
+  return {
+      sizeof(Table),
+      {private_function<First>, private_function<First + 1>, private_function<First + 2>, private_function<First + 3>,
+       private_function<First + 4>, private_function<First + 5>, private_function<First + 6>}};
 }
 constexpr Table kTheTables[kTables] = {make_table<0>(), make_table<10>(), make_table<20>()};
 
@@ -40,7 +43,7 @@ CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   if (!table || !id) return CUDA_ERROR_INVALID_VALUE;
   int number = id->bytes[15] - '0';
   *table = nullptr;
-  if (std::memcmp(id->bytes, kTableName, 15) != 0 || number < 0 || number >= kTables) return CUDA_ERROR_INVALID_VALUE;
+  if (std::memcmp(id->bytes, kTableName, 15) != 0 || number < 0 || number >= kTables) return CUDA_ERROR_NOT_FOUND;
   *table = &kTheTables[number];
   return CUDA_SUCCESS;
 }

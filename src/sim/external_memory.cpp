@@ -30,11 +30,13 @@ CUresult cuImportExternalMemory(CUexternalMemory* memory, const CUDA_EXTERNAL_ME
   PhysicalRef physical = import_share(description->handle.fd);
   if (!physical || description->size > physical->bytes) return CUDA_ERROR_INVALID_VALUE;
   berth::UniqueFd ours(description->handle.fd);  // a successful import takes the descriptor over
-  *memory = externals().add<CUexternalMemory>(std::make_shared<External>(External{std::move(physical), description->size}));
+  *memory =
+      externals().add<CUexternalMemory>(std::make_shared<External>(External{std::move(physical), description->size}));
   return CUDA_SUCCESS;
 }
 
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* pointer, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* buffer) {
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* pointer, CUexternalMemory memory,
+                                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* buffer) {
   SIM_CALL(kContext);
   auto external = externals().find(memory);
   if (!external) return CUDA_ERROR_INVALID_HANDLE;

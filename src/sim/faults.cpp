@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +55,10 @@ Faults read_faults() {
       fault.first = std::strtoull(action.c_str() + at + 1, nullptr, 10);
       if (action.back() != '+') fault.last = fault.first;
     }
-    if (action.starts_with("delay=")) fault.delay_ms = std::strtoll(action.c_str() + 6, nullptr, 10);
-    else fault.result = static_cast<int>(std::strtol(action.c_str(), nullptr, 10));
+    if (action.starts_with("delay="))
+      fault.delay_ms = std::strtoll(action.c_str() + 6, nullptr, 10);
+    else
+      fault.result = static_cast<int>(std::strtol(action.c_str(), nullptr, 10));
     faults.list.push_back(fault);
   }
   return faults;
@@ -102,3 +106,15 @@ bool symbol_hidden(const char* name) {
 }
 
 }  // namespace berth::sim
+
+// Where the exports without an implementation lead, see skeleton.inc. Their entries are made at their first call.
+extern "C" [[gnu::visibility("hidden")]] int unimplemented_entry(const char* name, int not_supported) {
+  using berth::sim::Entry;
+  static std::mutex mutex;
+  static auto* const made = new std::map<const char*, Entry>;
+  std::unique_lock lock(mutex);
+  Entry& entry = made->try_emplace(name, name).first->second;
+  lock.unlock();
+  int injected = berth::sim::pass_entry(entry);
+  return injected ? injected : not_supported;
+}

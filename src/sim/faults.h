@@ -1,4 +1,5 @@
-// The one thing that every exported function passes first: it counts the call and injects what BERTH_SIM_FAULTS asks for.
+// The one thing that every exported function passes first: it counts the call and injects what BERTH_SIM_FAULTS asks
+// for.
 //
 // BERTH_SIM_FAULTS is a list with commas:
 //   cuMemAlloc_v2:2        every call answers 2      cuMemAlloc_v2:2@3   the third call does
@@ -10,7 +11,8 @@
 
 namespace berth::sim {
 
-// One for each exported function: a constant-initialised static of the function, so an entry costs nothing before its use.
+// One for each exported function: a constant-initialised static of the function, so an entry costs nothing before its
+// use.
 struct Entry {
   const char* name;
   std::atomic<uint64_t> calls{0};

@@ -49,29 +49,35 @@ SIM_BOTH_FLAVOURS(cuMemsetD32Async, _ptsz, (CUdeviceptr to, unsigned value, size
   SIM_CALL(kContext);
   return fill(stream_of(call, stream, flavour), {to, 0, value, 4, count, 1});
 })
-SIM_BOTH_FLAVOURS(cuMemsetD2D8_v2, _ptds, (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 1, width, height});
-})
-SIM_BOTH_FLAVOURS(cuMemsetD2D16_v2, _ptds, (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 2, width, height});
-})
-SIM_BOTH_FLAVOURS(cuMemsetD2D32_v2, _ptds, (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 4, width, height});
-})
-SIM_BOTH_FLAVOURS(cuMemsetD2D8Async, _ptsz, (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, stream, flavour), {to, pitch, value, 1, width, height});
-})
-SIM_BOTH_FLAVOURS(cuMemsetD2D16Async, _ptsz, (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, stream, flavour), {to, pitch, value, 2, width, height});
-})
-SIM_BOTH_FLAVOURS(cuMemsetD2D32Async, _ptsz, (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), {
-  SIM_CALL(kContext);
-  return fill(stream_of(call, stream, flavour), {to, pitch, value, 4, width, height});
-})
+SIM_BOTH_FLAVOURS(cuMemsetD2D8_v2, _ptds,
+                  (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height), {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 1, width, height});
+                  })
+SIM_BOTH_FLAVOURS(cuMemsetD2D16_v2, _ptds,
+                  (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height), {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 2, width, height});
+                  })
+SIM_BOTH_FLAVOURS(cuMemsetD2D32_v2, _ptds, (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height),
+                  {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, nullptr, flavour), {to, pitch, value, 4, width, height});
+                  })
+SIM_BOTH_FLAVOURS(cuMemsetD2D8Async, _ptsz,
+                  (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, stream, flavour), {to, pitch, value, 1, width, height});
+                  })
+SIM_BOTH_FLAVOURS(cuMemsetD2D16Async, _ptsz,
+                  (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, stream, flavour), {to, pitch, value, 2, width, height});
+                  })
+SIM_BOTH_FLAVOURS(cuMemsetD2D32Async, _ptsz,
+                  (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return fill(stream_of(call, stream, flavour), {to, pitch, value, 4, width, height});
+                  })
 
 }  // extern "C"

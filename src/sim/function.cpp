@@ -20,9 +20,12 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
   SIM_CALL(kContext);
   auto function = function_of(handle, *call.context);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (attribute == 8) function->dynamic_shared = value;
-  else if (attribute == 9) function->carveout = value;
-  else return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == 8)
+    function->dynamic_shared = value;
+  else if (attribute == 9)
+    function->carveout = value;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

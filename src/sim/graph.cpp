@@ -120,8 +120,10 @@ CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* t
   if (!graph || (count && (!from || !to))) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     GraphNode *before = node_of(from[i]), *after = node_of(to[i]);
-    if (!before || !after || before == after || before->graph != graph.get() || after->graph != graph.get()) return CUDA_ERROR_INVALID_VALUE;
-    if (std::find(after->after.begin(), after->after.end(), before) != after->after.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (!before || !after || before == after || before->graph != graph.get() || after->graph != graph.get())
+      return CUDA_ERROR_INVALID_VALUE;
+    if (std::find(after->after.begin(), after->after.end(), before) != after->after.end())
+      return CUDA_ERROR_INVALID_VALUE;
     after->after.push_back(before);
   }
   return CUDA_SUCCESS;
@@ -210,7 +212,8 @@ CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CU
   return add_edges(graph, from, to, count);
 }
 
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData*, size_t count) {
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData*, size_t count) {
   SIM_CALL(kDriver);
   return add_edges(graph, from, to, count);
 }

@@ -98,7 +98,8 @@ CUresult launch(CUgraphExec handle, Stream* stream) {
   if (context.error) return context.error;
   if (CUresult bad = prepare(context)) return bad;
   bool free_first = exec->flags & 1;  // CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-  if (CUresult bad = context.device->graph_memory->begin(exec->allocations, context, *context.device, free_first)) return bad;
+  if (CUresult bad = context.device->graph_memory->begin(exec->allocations, context, *context.device, free_first))
+    return bad;
   auto operation = std::make_unique<Operation>();
   operation->graph = make_run(exec, context);
   if (exec->last_launch && !exec->last_launch->done) operation->after.push_back(exec->last_launch);
@@ -124,7 +125,8 @@ UpdateResult update(GraphExec& exec, const Graph& graph, const GraphNode** culpr
   return kUpdated;
 }
 
-CUresult instantiate_with(Call&, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params, Stream* stream) {
+CUresult instantiate_with(Call&, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params,
+                          Stream* stream) {
   if (!params) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = instantiate(exec, graph, params->flags);
   params->hErrNode_out = nullptr;
@@ -156,10 +158,12 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* cu
   return instantiate(exec, graph, 0);
 }
 
-SIM_BOTH_FLAVOURS(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params), {
-  SIM_CALL(kContext);
-  return instantiate_with(call, exec, graph, params, params ? stream_of(call, params->hUploadStream, flavour) : nullptr);
-})
+SIM_BOTH_FLAVOURS(cuGraphInstantiateWithParams, _ptsz,
+                  (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params), {
+                    SIM_CALL(kContext);
+                    return instantiate_with(call, exec, graph, params,
+                                            params ? stream_of(call, params->hUploadStream, flavour) : nullptr);
+                  })
 
 SIM_BOTH_FLAVOURS(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), {
   SIM_CALL(kContext);

@@ -50,8 +50,8 @@ bool GraphMemory::prepare(uint64_t bytes) {
   return pages <= stock_pages_ || grow(pages - stock_pages_);
 }
 
-CUresult GraphMemory::begin(const std::vector<std::shared_ptr<GraphAddress>>& addresses, Context& context, Device& device,
-                            bool free_first) {
+CUresult GraphMemory::begin(const std::vector<std::shared_ptr<GraphAddress>>& addresses, Context& context,
+                            Device& device, bool free_first) {
   uint32_t pages = 0;
   for (const auto& address : addresses) {
     auto at = live_.find(address->start);
@@ -161,8 +161,10 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute att
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!value || *static_cast<uint64_t*>(value) || (attribute != 1 && attribute != 3)) return CUDA_ERROR_INVALID_VALUE;
   GraphMemory& memory = *device->graph_memory;
-  if (attribute == 1) memory.used_high = memory.used;
-  else memory.reserved_high = memory.reserved;
+  if (attribute == 1)
+    memory.used_high = memory.used;
+  else
+    memory.reserved_high = memory.reserved;
   return CUDA_SUCCESS;
 }
 

@@ -38,7 +38,12 @@ template <class Params>
 CUresult add_kernel(Context& context, Spot& spot, CUgraphNode* result, const Params* p) {
   if (!p) return CUDA_ERROR_INVALID_VALUE;
   KernelWork work;
-  Launch launch{p->func, {p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes, p->kernelParams, p->extra};
+  Launch launch{p->func,
+                {p->gridDimX, p->gridDimY, p->gridDimZ},
+                {p->blockDimX, p->blockDimY, p->blockDimZ},
+                p->sharedMemBytes,
+                p->kernelParams,
+                p->extra};
   if constexpr (requires { p->kern; })
     if (!launch.function) launch.function = reinterpret_cast<CUfunction>(p->kern);
   if (CUresult bad = make_kernel_work(context, launch, &work)) return bad;
@@ -54,31 +59,44 @@ CUresult kernel_params(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* params) {
   node->parameter_pointers.clear();
   for (size_t i = 0; i < work->kernel->parameters.size(); ++i)
     node->parameter_pointers.push_back(work->arguments.data() + work->kernel->offset_of(i));
-  *params = {work->function, work->grid[0], work->grid[1], work->grid[2], work->block[0], work->block[1], work->block[2], work->shared_bytes,
-             node->parameter_pointers.data(), nullptr, nullptr, nullptr};
+  *params = {work->function,
+             work->grid[0],
+             work->grid[1],
+             work->grid[2],
+             work->block[0],
+             work->block[1],
+             work->block[2],
+             work->shared_bytes,
+             node->parameter_pointers.data(),
+             nullptr,
+             nullptr,
+             nullptr};
   return CUDA_SUCCESS;
 }
 
-#define SIM_NODE_CALL(needs)                                                                       \
-  SIM_CALL(needs);                                                                                 \
-  Spot spot;                                                                                     \
+#define SIM_NODE_CALL(needs) \
+  SIM_CALL(needs);           \
+  Spot spot;                 \
   if (CUresult bad = find_place(graph, after, count, node, &spot)) return bad
 
 }  // namespace
 
 extern "C" {
 
-CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* params) {
+CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* params) {
   SIM_NODE_CALL(kContext);
   return add_kernel(*call.context, spot, node, params);
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS* params) {
   SIM_NODE_CALL(kContext);
   return add_kernel(*call.context, spot, node, params);
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D* params, CUcontext context) {
+CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                              const CUDA_MEMCPY3D* params, CUcontext context) {
   SIM_NODE_CALL(kDriver);
   if (!params || !context_of(context)) return CUDA_ERROR_INVALID_VALUE;
   CopyWork work{};
@@ -87,7 +105,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNod
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_MEMSET_NODE_PARAMS* p, CUcontext context) {
+CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext context) {
   SIM_NODE_CALL(kDriver);
   if (!p || !context_of(context) || !p->width || !p->height) return CUDA_ERROR_INVALID_VALUE;
   if (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
@@ -95,7 +114,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNod
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_HOST_NODE_PARAMS* params) {
+CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                            const CUDA_HOST_NODE_PARAMS* params) {
   SIM_NODE_CALL(kDriver);
   if (!params || !params->fn) return CUDA_ERROR_INVALID_VALUE;
   put(spot, node, HostWork{params->fn, nullptr, nullptr, params->userData});
@@ -108,7 +128,8 @@ CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUgraph child) {
+CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                  CUgraph child) {
   SIM_NODE_CALL(kDriver);
   auto original = graphs().find(child);
   if (!original || original == spot.graph) return CUDA_ERROR_INVALID_VALUE;
@@ -119,7 +140,8 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgrap
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUevent event) {
+CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                   CUevent event) {
   SIM_NODE_CALL(kDriver);
   auto found = events().find(event);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
@@ -127,7 +149,8 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgra
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUevent event) {
+CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                 CUevent event) {
   SIM_NODE_CALL(kDriver);
   auto found = events().find(event);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
@@ -135,10 +158,12 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraph
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* params) {
+CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS* params) {
   SIM_NODE_CALL(kDriver);
   if (!params || !params->bytesize || params->poolProps.allocType != 1) return CUDA_ERROR_INVALID_VALUE;
-  if (params->poolProps.location.type != 1 || !device_of(params->poolProps.location.id)) return CUDA_ERROR_INVALID_VALUE;
+  if (params->poolProps.location.type != 1 || !device_of(params->poolProps.location.id))
+    return CUDA_ERROR_INVALID_VALUE;
   auto address = std::make_shared<GraphAddress>(params->bytesize);
   if (!address->start) return CUDA_ERROR_OUT_OF_MEMORY;
   params->dptr = address->start;
@@ -149,7 +174,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphN
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUdeviceptr pointer) {
+CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                               CUdeviceptr pointer) {
   SIM_NODE_CALL(kDriver);
   if (!pointer) return CUDA_ERROR_INVALID_VALUE;
   put(spot, node, GraphFreeWork{pointer});
@@ -184,7 +210,8 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
   if (!params) return CUDA_ERROR_INVALID_VALUE;
   CUDA_KERNEL_NODE_PARAMS full{};
   if (CUresult bad = kernel_params(node, &full)) return bad;
-  *params = {full.func, full.gridDimX, full.gridDimY, full.gridDimZ, full.blockDimX, full.blockDimY, full.blockDimZ, full.sharedMemBytes, full.kernelParams, full.extra};
+  *params = {full.func,      full.gridDimX,  full.gridDimY,       full.gridDimZ,     full.blockDimX,
+             full.blockDimY, full.blockDimZ, full.sharedMemBytes, full.kernelParams, full.extra};
   return CUDA_SUCCESS;
 }
 

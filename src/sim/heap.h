@@ -1,5 +1,5 @@
-// Small allocations share blocks of 2 MiB, in pieces of 512 bytes, as on the real driver (recorded: up to and with 1 MiB).
-// An empty block goes back to the card at once.
+// Small allocations share blocks of 2 MiB, in pieces of 512 bytes, as on the real driver (recorded: up to and with 1
+// MiB). An empty block goes back to the card at once.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -27,7 +27,8 @@ CUresult register_host(Call& call, void* pointer, size_t bytes, unsigned flags) 
   auto start = reinterpret_cast<uint64_t>(pointer);
   if (!pointer || !bytes || start + bytes < start || flags & ~0xfu) return CUDA_ERROR_INVALID_VALUE;
   auto next = process().ranges.lower_bound(start);
-  if (find_range(start) || (next != process().ranges.end() && next->first < start + bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (find_range(start) || (next != process().ranges.end() && next->first < start + bytes))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   Range range;
   range.start = start;
   range.bytes = bytes;
@@ -66,7 +67,8 @@ CUresult cuMemFreeHost(void* pointer) {
   SIM_CALL(kContext | kUnsafe);
   if (!pointer) return CUDA_SUCCESS;
   const Range* range = host_range(pointer);
-  if (!range || range->kind != RangeKind::host || range->start != reinterpret_cast<uint64_t>(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind != RangeKind::host || range->start != reinterpret_cast<uint64_t>(pointer))
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = wait_for_context(call.lock, *range->context);
   drop_range(reinterpret_cast<uint64_t>(pointer));
   return error;
@@ -102,7 +104,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer, unsign
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1* device, void* pointer, unsigned flags) {
   SIM_CALL(kContext);
-  if (!device || flags || !host_range(pointer) || reinterpret_cast<uint64_t>(pointer) > UINT32_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (!device || flags || !host_range(pointer) || reinterpret_cast<uint64_t>(pointer) > UINT32_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
   *device = static_cast<CUdeviceptr_v1>(reinterpret_cast<uint64_t>(pointer));
   return CUDA_SUCCESS;
 }

@@ -48,7 +48,8 @@ CUresult open_memory(Call& call, CUdeviceptr* pointer, const CUipcMemHandle& han
   PhysicalRef physical = open_shared_physical(named.name);
   if (!physical) return CUDA_ERROR_INVALID_VALUE;
   for (auto& [start, range] : process().ranges)
-    if (range.kind == RangeKind::imported && range.physical == physical && range.offset == named.offset && range.flags) {
+    if (range.kind == RangeKind::imported && range.physical == physical && range.offset == named.offset &&
+        range.flags) {
       ++range.flags;
       *pointer = start;
       return CUDA_SUCCESS;
@@ -77,7 +78,8 @@ extern "C" {
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   SIM_CALL(kContext);
   const Range* range = find_range(pointer);
-  if (!handle || !range || (range->kind != RangeKind::device && range->kind != RangeKind::small)) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !range || (range->kind != RangeKind::device && range->kind != RangeKind::small))
+    return CUDA_ERROR_INVALID_VALUE;
   if (!make_shared_physical(range->physical)) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryHandle named{kMemoryMagic, *range->physical->share, own_slot(), 0, range->offset, range->bytes};
   std::memset(handle, 0, sizeof *handle);
@@ -98,7 +100,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsi
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
   SIM_CALL(kContext);
   auto at = process().ranges.find(pointer);
-  if (at == process().ranges.end() || at->second.kind != RangeKind::imported || !at->second.flags) return CUDA_ERROR_INVALID_VALUE;
+  if (at == process().ranges.end() || at->second.kind != RangeKind::imported || !at->second.flags)
+    return CUDA_ERROR_INVALID_VALUE;
   if (at->second.flags > 1) return --at->second.flags, CUDA_SUCCESS;
   CUresult error = wait_for_context(call.lock, *at->second.context);
   drop_range(pointer);
@@ -119,8 +122,9 @@ CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   SIM_CALL(kContext);
   EventHandle named{};
   std::memcpy(&named, &handle, sizeof named);
-  if (!event || named.magic != kEventMagic || named.shared < 0 || named.shared >= kMaxEvents) return CUDA_ERROR_INVALID_VALUE;
-  if (!state().events[named.shared].used) return CUDA_ERROR_INVALID_VALUE;
+  if (!event || named.magic != kEventMagic || named.shared < 0 || named.shared >= kMaxEvents)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!state().events[named.shared].owner) return CUDA_ERROR_INVALID_VALUE;
   auto opened = std::make_shared<Event>();
   opened->context = call.context;
   opened->flags = kEventNoTiming | kEventInterprocess;

@@ -51,23 +51,25 @@ Step fill(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto address = argument<uint64_t>(a, 0), words = argument<uint64_t>(a, 8);
   auto seed = argument<uint32_t>(a, 16);
   auto* data = reinterpret_cast<uint32_t*>(address);
-  return in_pieces(operation, view, words, [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4); },
-                   [&](uint64_t from, uint64_t to) {
-                     for (uint64_t i = from; i < to; ++i) data[i] = pattern(seed, i);
-                   });
+  return in_pieces(
+      operation, view, words, [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4); },
+      [&](uint64_t from, uint64_t to) {
+        for (uint64_t i = from; i < to; ++i) data[i] = pattern(seed, i);
+      });
 }
 
 Step check(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto address = argument<uint64_t>(a, 0), words = argument<uint64_t>(a, 8), errors = argument<uint64_t>(a, 24);
   auto seed = argument<uint32_t>(a, 16);
   const auto* data = reinterpret_cast<const uint32_t*>(address);
-  return in_pieces(operation, view, words,
-                   [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4) && usable(operation, errors, 4); },
-                   [&](uint64_t from, uint64_t to) {
-                     uint32_t wrong = 0;
-                     for (uint64_t i = from; i < to; ++i) wrong += data[i] != pattern(seed, i);
-                     if (wrong) __atomic_fetch_add(reinterpret_cast<uint32_t*>(errors), wrong, __ATOMIC_RELAXED);
-                   });
+  return in_pieces(
+      operation, view, words,
+      [&] { return words <= UINT64_MAX / 4 && usable(operation, address, words * 4) && usable(operation, errors, 4); },
+      [&](uint64_t from, uint64_t to) {
+        uint32_t wrong = 0;
+        for (uint64_t i = from; i < to; ++i) wrong += data[i] != pattern(seed, i);
+        if (wrong) __atomic_fetch_add(reinterpret_cast<uint32_t*>(errors), wrong, __ATOMIC_RELAXED);
+      });
 }
 
 Step axpy(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
@@ -75,11 +77,15 @@ Step axpy(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
   auto factor = argument<float>(a, 16);
   auto* y = reinterpret_cast<float*>(y_address);
   const auto* x = reinterpret_cast<const float*>(x_address);
-  return in_pieces(operation, view, count,
-                   [&] { return count <= UINT64_MAX / 4 && usable(operation, y_address, count * 4) && usable(operation, x_address, count * 4); },
-                   [&](uint64_t from, uint64_t to) {
-                     for (uint64_t i = from; i < to; ++i) y[i] += factor * x[i];
-                   });
+  return in_pieces(
+      operation, view, count,
+      [&] {
+        return count <= UINT64_MAX / 4 && usable(operation, y_address, count * 4) &&
+               usable(operation, x_address, count * 4);
+      },
+      [&](uint64_t from, uint64_t to) {
+        for (uint64_t i = from; i < to; ++i) y[i] += factor * x[i];
+      });
 }
 
 Step spin(const std::byte* a, Operation& operation, EngineView& view, Lane& lane) {
@@ -99,8 +105,8 @@ Step wait(const std::byte* a, Operation& operation, EngineView& view, Lane&) {
 
 const std::vector<Kernel>& kernels() {
   static const auto* const list = new std::vector<Kernel>{
-      {"berth_fill", {8, 8, 4}, fill},  {"berth_check", {8, 8, 4, 8}, check}, {"berth_spin", {8}, spin},
-      {"berth_wait", {8, 4}, wait},     {"berth_axpy", {8, 8, 4, 8}, axpy},
+      {"berth_fill", {8, 8, 4}, fill}, {"berth_check", {8, 8, 4, 8}, check}, {"berth_spin", {8}, spin},
+      {"berth_wait", {8, 4}, wait},    {"berth_axpy", {8, 8, 4, 8}, axpy},
   };
   return *list;
 }

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "sim/call.h"
-#include "sim/test_interface.h"
 #include "sim/module.h"
+#include "sim/test_interface.h"
 
 using namespace berth::sim;
 
@@ -20,9 +20,12 @@ bool read_extra(void** extra, const void** buffer, size_t* size) {
   *size = 0;
   for (; *extra; extra += 2) {
     auto key = reinterpret_cast<uintptr_t>(*extra);
-    if (key == 1) *buffer = extra[1];
-    else if (key == 2) *size = *static_cast<size_t*>(extra[1]);
-    else return false;
+    if (key == 1)
+      *buffer = extra[1];
+    else if (key == 2)
+      *size = *static_cast<size_t*>(extra[1]);
+    else
+      return false;
   }
   return *buffer != nullptr;
 }
@@ -36,19 +39,26 @@ CUresult launch(Call& call, Stream* stream, const Launch& what) {
   return submit_work(*stream, std::move(work));
 }
 
-CUresult launch_extended(Call& call, const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra, Flavour flavour) {
+CUresult launch_extended(Call& call, const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra,
+                         Flavour flavour) {
   if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
   const auto* raw = reinterpret_cast<const unsigned char*>(config->attrs);
   attributes_of_last_launch.assign(raw, raw + config->numAttrs * sizeof(CUlaunchAttribute));
   return launch(call, stream_of(call, config->hStream, flavour),
-                {function, {config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes, parameters, extra});
+                {function,
+                 {config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes,
+                 parameters,
+                 extra});
 }
 
 // A cooperative launch needs all its blocks on the card at once.
 CUresult launch_cooperative(Call& call, Stream* stream, const Launch& what) {
-  uint64_t blocks = uint64_t{what.grid[0]} * what.grid[1] * what.grid[2], threads = uint64_t{what.block[0]} * what.block[1] * what.block[2];
-  if (threads && blocks * ((threads + 31) / 32 * 32) > 132 * 2048) return static_cast<CUresult>(720);  // COOPERATIVE_LAUNCH_TOO_LARGE
+  uint64_t blocks = uint64_t{what.grid[0]} * what.grid[1] * what.grid[2],
+           threads = uint64_t{what.block[0]} * what.block[1] * what.block[2];
+  if (threads && blocks * ((threads + 31) / 32 * 32) > 132 * 2048)
+    return static_cast<CUresult>(720);  // COOPERATIVE_LAUNCH_TOO_LARGE
   return launch(call, stream, what);
 }
 
@@ -59,7 +69,12 @@ CUresult launch_old(Call& call, CUfunction handle, int width, int height, CUstre
   size_t size = function->arguments.size();
   void* extra[] = {reinterpret_cast<void*>(1), function->arguments.data(), reinterpret_cast<void*>(2), &size, nullptr};
   return launch(call, stream_of(call, stream, flavour),
-                {handle, {static_cast<unsigned>(width), static_cast<unsigned>(height), 1}, function->block, function->shared_bytes, nullptr, extra});
+                {handle,
+                 {static_cast<unsigned>(width), static_cast<unsigned>(height), 1},
+                 function->block,
+                 function->shared_bytes,
+                 nullptr,
+                 extra});
 }
 
 CUresult set_argument(Call& call, CUfunction handle, int offset, const void* data, size_t bytes) {
@@ -84,7 +99,9 @@ CUresult make_kernel_work(Context& context, const Launch& launch, KernelWork* wo
     if (!launch.grid[static_cast<size_t>(i)] || !launch.block[static_cast<size_t>(i)]) return CUDA_ERROR_INVALID_VALUE;
   if (uint64_t{launch.block[0]} * launch.block[1] * launch.block[2] > kMaxThreads) return CUDA_ERROR_INVALID_VALUE;
   if (launch.shared_bytes > kMaxShared || (launch.parameters && launch.extra)) return CUDA_ERROR_INVALID_VALUE;
-  *work = {launch.function, &kernel, launch.grid, launch.block, launch.shared_bytes, std::vector<std::byte>(kernel.arguments_bytes())};
+  *work = {launch.function,     &kernel,
+           launch.grid,         launch.block,
+           launch.shared_bytes, std::vector<std::byte>(kernel.arguments_bytes())};
   if (launch.parameters) {
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
       if (!launch.parameters[i]) return CUDA_ERROR_INVALID_VALUE;
@@ -94,7 +111,8 @@ CUresult make_kernel_work(Context& context, const Launch& launch, KernelWork* wo
   }
   const void* buffer = nullptr;
   size_t size = 0;
-  if (!launch.extra || !read_extra(launch.extra, &buffer, &size) || size < kernel.arguments_bytes()) return CUDA_ERROR_INVALID_VALUE;
+  if (!launch.extra || !read_extra(launch.extra, &buffer, &size) || size < kernel.arguments_bytes())
+    return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(work->arguments.data(), buffer, kernel.arguments_bytes());
   return CUDA_SUCCESS;
 }
@@ -104,23 +122,28 @@ CUresult make_kernel_work(Context& context, const Launch& launch, KernelWork* wo
 extern "C" {
 
 SIM_BOTH_FLAVOURS(cuLaunchKernel, _ptsz,
-                  (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   CUstream stream, void** parameters, void** extra), {
-  SIM_CALL(kContext);
-  return launch(call, stream_of(call, stream, flavour), {function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra});
-})
+                  (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, CUstream stream, void** parameters, void** extra),
+                  {
+                    SIM_CALL(kContext);
+                    return launch(call, stream_of(call, stream, flavour),
+                                  {function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra});
+                  })
 
-SIM_BOTH_FLAVOURS(cuLaunchKernelEx, _ptsz, (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra), {
-  SIM_CALL(kContext);
-  return launch_extended(call, config, function, parameters, extra, flavour);
-})
+SIM_BOTH_FLAVOURS(cuLaunchKernelEx, _ptsz,
+                  (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra), {
+                    SIM_CALL(kContext);
+                    return launch_extended(call, config, function, parameters, extra, flavour);
+                  })
 
 SIM_BOTH_FLAVOURS(cuLaunchCooperativeKernel, _ptsz,
-                  (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   CUstream stream, void** parameters), {
-  SIM_CALL(kContext);
-  return launch_cooperative(call, stream_of(call, stream, flavour), {function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, nullptr});
-})
+                  (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, CUstream stream, void** parameters),
+                  {
+                    SIM_CALL(kContext);
+                    return launch_cooperative(call, stream_of(call, stream, flavour),
+                                              {function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, nullptr});
+                  })
 
 CUresult cuLaunch(CUfunction function) {
   SIM_CALL(kContext);

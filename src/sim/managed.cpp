@@ -11,8 +11,10 @@ namespace berth::sim {
 
 void move_managed(Range& range, Device& device, bool to_device) {
   if (range.kind != RangeKind::managed) return;
-  if (!to_device) range.physical = nullptr;
-  else if (!range.physical) range.physical = take_physical(device.card, range.bytes, PageKind::managed);
+  if (!to_device)
+    range.physical = nullptr;
+  else if (!range.physical)
+    range.physical = take_physical(device.card, range.bytes, PageKind::managed);
 }
 
 bool device_touch(Device& device, uint64_t address, uint64_t bytes) {
@@ -82,10 +84,10 @@ SIM_BOTH_FLAVOURS(cuMemPrefetchAsync, _ptsz, (CUdeviceptr pointer, size_t bytes,
 
 SIM_BOTH_FLAVOURS(cuMemPrefetchAsync_v2, _ptsz,
                   (CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream), {
-  SIM_CALL(kContext);
-  if (flags) return CUDA_ERROR_INVALID_VALUE;
-  return prefetch(call, pointer, bytes, location, stream_of(call, stream, flavour));
-})
+                    SIM_CALL(kContext);
+                    if (flags) return CUDA_ERROR_INVALID_VALUE;
+                    return prefetch(call, pointer, bytes, location, stream_of(call, stream, flavour));
+                  })
 
 CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice) {
   SIM_CALL(kContext);
@@ -98,9 +100,11 @@ CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, 
 }
 
 // Of the attributes, only the last prefetch is kept: on the device or not.
-CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t bytes) {
+CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr pointer,
+                                size_t bytes) {
   SIM_CALL(kContext);
-  if (!data || !data_bytes || attribute < 1 || attribute > 8 || !bytes || !managed(pointer, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!data || !data_bytes || attribute < 1 || attribute > 8 || !bytes || !managed(pointer, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   const Range& range = *find_range(pointer);
   std::memset(data, 0, data_bytes);
   if (attribute == 4 && data_bytes >= 4) {

@@ -23,14 +23,24 @@ void drop_range(uint64_t start) {
   if (at == process().ranges.end()) return;
   Range range = std::move(at->second);
   process().ranges.erase(at);
-  uint64_t view = range.view ? range.view : range.start, bytes = (range.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  uint64_t view = range.view ? range.view : range.start,
+           bytes = (range.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   switch (range.kind) {
-    case RangeKind::small: range.context->heap.give(range.start, range.bytes); break;
-    case RangeKind::host: munmap(reinterpret_cast<void*>(range.start), range.bytes); break;
+    case RangeKind::small:
+      range.context->heap.give(range.start, range.bytes);
+      break;
+    case RangeKind::host:
+      munmap(reinterpret_cast<void*>(range.start), range.bytes);
+      break;
     case RangeKind::registered:
-    case RangeKind::mapped: break;  // the mapping is cuMemUnmap's
-    case RangeKind::pool: range.pool->forget(range.start); break;
-    case RangeKind::graph: range.device->graph_memory->forget(range.start); break;
+    case RangeKind::mapped:
+      break;  // the mapping is cuMemUnmap's
+    case RangeKind::pool:
+      range.pool->forget(range.start);
+      break;
+    case RangeKind::graph:
+      range.device->graph_memory->forget(range.start);
+      break;
     case RangeKind::imported:
       unmap(view, range.physical->bytes);
       give_addresses(view, range.physical->bytes);
@@ -63,32 +73,11 @@ CUresult allocate_device(Context& context, uint64_t bytes, uint64_t* address) {
     range.physical = take_physical(context.device->card, bytes);
     if (!range.physical) return CUDA_ERROR_OUT_OF_MEMORY;
     range.start = take_addresses(range.physical->bytes);
-    if (!range.start || !map_physical(*range.physical, 0, range.physical->bytes, range.start)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!range.start || !map_physical(*range.physical, 0, range.physical->bytes, range.start))
+      return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = range.start;
   add_range(std::move(range));
-  return CUDA_SUCCESS;
-}
-
-// Waits until nothing runs that might use it; memory of pools and graphs is taken back by its owner.
-CUresult free_memory(Call& call, uint64_t pointer) {
-  if (!pointer) return CUDA_SUCCESS;
-  auto freeable = [&]() -> Range* {
-    auto at = process().ranges.find(pointer);
-    if (at == process().ranges.end()) return nullptr;
-    RangeKind kind = at->second.kind;
-    bool mine = kind != RangeKind::host && kind != RangeKind::registered && kind != RangeKind::mapped;
-    return mine && !(kind == RangeKind::imported && at->second.flags) ? &at->second : nullptr;
-  };
-  const Range* range = freeable();
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = range->context ? range->context : call.context;
-  CUresult error = wait_for_context(call.lock, *context);
-  if (error) return error;
-  if (!freeable()) return CUDA_ERROR_INVALID_VALUE;
-  bool pooled = range->kind == RangeKind::pool;
-  drop_range(pointer);
-  if (pooled) after_synchronisation(*context->device);
   return CUDA_SUCCESS;
 }
 
@@ -116,16 +105,43 @@ CUresult allocate_low(Call& call, CUdeviceptr_v1* pointer, uint64_t bytes) {
   range.physical = take_physical(call.context->device->card, bytes);
   if (!range.physical) return CUDA_ERROR_OUT_OF_MEMORY;
   range.start = take_low_addresses(range.physical->bytes);
-  if (!range.start || !map_physical(*range.physical, 0, range.physical->bytes, range.start)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!range.start || !map_physical(*range.physical, 0, range.physical->bytes, range.start))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = static_cast<CUdeviceptr_v1>(range.start);
   add_range(std::move(range));
   return CUDA_SUCCESS;
 }
 
 bool pitch_for(size_t width, size_t height, unsigned element, size_t* pitch) {
-  if (!width || !height || (element != 4 && element != 8 && element != 16) || width > SIZE_MAX - kPitchAlignment) return false;
+  if (!width || !height || (element != 4 && element != 8 && element != 16) || width > SIZE_MAX - kPitchAlignment)
+    return false;
   *pitch = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
   return true;
+}
+
+// Waits until nothing runs that might use it; memory of pools and graphs is taken back by its owner.
+CUresult release(Call& call, CUdeviceptr pointer) {
+  if (!pointer) return CUDA_SUCCESS;
+  auto freeable = [&]() -> Range* {
+    auto at = process().ranges.find(pointer);
+    if (at == process().ranges.end()) return nullptr;
+    RangeKind kind = at->second.kind;
+    bool mine = kind != RangeKind::host && kind != RangeKind::registered && kind != RangeKind::mapped;
+    if (!mine || (kind == RangeKind::imported && at->second.flags)) return nullptr;
+    for (const auto& each : at->second.device->freed_later)
+      if (each.second == pointer) return nullptr;
+    return &at->second;
+  };
+  const Range* range = freeable();
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = range->context ? range->context : call.context;
+  CUresult error = wait_for_context(call.lock, *context);
+  if (error) return error;
+  if (!freeable()) return CUDA_ERROR_INVALID_VALUE;
+  bool pooled = range->kind == RangeKind::pool;
+  drop_range(pointer);
+  if (pooled) after_synchronisation(*context->device);
+  return CUDA_SUCCESS;
 }
 
 unsigned clamped(uint64_t bytes) { return static_cast<unsigned>(std::min<uint64_t>(bytes, UINT32_MAX)); }
@@ -161,12 +177,12 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1* pointer, unsigned* pitch, unsigned widt
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   SIM_CALL(kContext | kUnsafe);
-  return free_memory(call, pointer);
+  return release(call, pointer);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 pointer) {
   SIM_CALL(kContext | kUnsafe);
-  return free_memory(call, pointer);
+  return release(call, pointer);
 }
 
 CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {

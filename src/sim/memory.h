@@ -4,8 +4,6 @@
 
 namespace berth::sim {
 
-struct Call;
-
 // Enters a range with a new id.
 Range& add_range(Range range);
 // Gives back what the range stands for, according to its kind, and forgets it. Nothing may use it any more.
@@ -15,8 +13,5 @@ void drop_memory_of(Context& context);
 
 // cuMemAlloc: small ones from the context's heap, others in whole pages.
 CUresult allocate_device(Context& context, uint64_t bytes, uint64_t* address);
-
-// cuMemFree.
-CUresult free_memory(Call& call, uint64_t pointer);
 
 }  // namespace berth::sim

@@ -231,13 +231,15 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1*, unsigned*, CUmodule handle, const ch
   return modules().find(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                           void**, unsigned) {
   SIM_CALL(kDriver);
   if (!library || !code) return CUDA_ERROR_INVALID_VALUE;
   return load_library(library, text_of(code));
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                               void**, unsigned) {
   SIM_CALL(kDriver);
   std::string text;
   if (!library || !path) return CUDA_ERROR_INVALID_VALUE;
@@ -277,7 +279,8 @@ CUresult cuLibraryGetKernel(CUkernel* result, CUlibrary handle, const char* name
   for (const std::string& entry : entries_of(library->text)) known |= entry == name;
   if (!known || !find_kernel(name)) return CUDA_ERROR_NOT_FOUND;
   for (const auto& [raw, kernel] : library_kernels().all())
-    if (kernel->name == name && kernel->library.lock() == library) return *result = reinterpret_cast<CUkernel>(kernel.get()), CUDA_SUCCESS;
+    if (kernel->name == name && kernel->library.lock() == library)
+      return *result = reinterpret_cast<CUkernel>(kernel.get()), CUDA_SUCCESS;
   *result = library_kernels().add<CUkernel>(std::make_shared<LibraryKernel>(LibraryKernel{library, name}));
   return CUDA_SUCCESS;
 }

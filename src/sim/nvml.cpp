@@ -1,12 +1,11 @@
 // The simulated management library: the same cards, seen by processes that need no driver.
-#include "abi/nvml_api.h"
-
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "abi/nvml_api.h"
 #include "sim/faults.h"
 #include "sim/identity.h"
 #include "sim/pages.h"
@@ -21,15 +20,15 @@ namespace {
 std::atomic<int> users{0};
 
 // Every function but a few needs nvmlInit.
-#define SIM_NVML(needs_init)                                                                       \
-  constinit static Entry entry_(__func__);                                                         \
-  if (int injected = pass_entry(entry_)) return static_cast<nvmlReturn_t>(injected);               \
+#define SIM_NVML(needs_init)                                                         \
+  constinit static Entry entry_(__func__);                                           \
+  if (int injected = pass_entry(entry_)) return static_cast<nvmlReturn_t>(injected); \
   if (needs_init && users <= 0) return NVML_ERROR_UNINITIALIZED
 
 // And those of a device a valid handle, which is the card's number + 1.
-#define SIM_NVML_DEVICE(device)                                                                    \
-  SIM_NVML(true);                                                                                  \
-  int card = card_of(device);                                                                      \
+#define SIM_NVML_DEVICE(device) \
+  SIM_NVML(true);               \
+  int card = card_of(device);   \
   if (card < 0) return NVML_ERROR_INVALID_ARGUMENT
 
 int card_of(nvmlDevice_t device) {
@@ -93,7 +92,8 @@ nvmlReturn_t give_processes(int card, unsigned* count, Info* infos) {
   for (size_t i = 0; i < usage.size(); ++i) {
     infos[i].pid = static_cast<unsigned>(usage[i].pid);
     infos[i].usedGpuMemory = usage[i].bytes;
-    if constexpr (requires { infos[i].gpuInstanceId; }) infos[i].gpuInstanceId = infos[i].computeInstanceId = UINT32_MAX;
+    if constexpr (requires { infos[i].gpuInstanceId; })
+      infos[i].gpuInstanceId = infos[i].computeInstanceId = UINT32_MAX;
   }
   return NVML_SUCCESS;
 }
@@ -131,17 +131,28 @@ nvmlReturn_t nvmlShutdown() {
 
 const char* nvmlErrorString(nvmlReturn_t code) {
   switch (code) {
-    case NVML_SUCCESS: return "Success";
-    case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION: return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND: return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
-    case NVML_ERROR_LIBRARY_NOT_FOUND: return "NVML Shared Library Not Found";
-    case NVML_ERROR_FUNCTION_NOT_FOUND: return "Function Not Found";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument version mismatch";
-    default: return "Unknown Error";
+    case NVML_SUCCESS:
+      return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+      return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+      return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+      return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+      return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+      return "Insufficient Size";
+    case NVML_ERROR_LIBRARY_NOT_FOUND:
+      return "NVML Shared Library Not Found";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+      return "Function Not Found";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+      return "Argument version mismatch";
+    default:
+      return "Unknown Error";
   }
 }
 

@@ -18,9 +18,7 @@ struct ShareFile {
   ShareName name;
 };
 
-UniqueFd open_card(int card) {
-  return open_folder_file("card" + std::to_string(card), O_RDWR);
-}
+UniqueFd open_card(int card) { return open_folder_file("card" + std::to_string(card), O_RDWR); }
 
 void punch(int fd, uint32_t first, uint32_t count) {
   fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first * kPageBytes),
@@ -98,8 +96,10 @@ bool take_pages(int card, uint32_t count, PageKind kind, Runs* runs) {
       pages[at].owner = static_cast<uint16_t>(own_slot() + 1);
       --c.free_pages;
       ++taken;
-      if (!runs->empty() && runs->back().first + runs->back().count == at) ++runs->back().count;
-      else runs->push_back({at, 1});
+      if (!runs->empty() && runs->back().first + runs->back().count == at)
+        ++runs->back().count;
+      else
+        runs->push_back({at, 1});
     }
     at = (at + 1) % state().pages;
   }
@@ -186,8 +186,10 @@ bool join_share(const ShareName& name, int* card, Runs* runs) {
     if (pages[i].share == name.index + 1 && pages[i].index < share.pages) order[pages[i].index] = i;
   runs->clear();
   for (uint32_t page : order) {
-    if (!runs->empty() && runs->back().first + runs->back().count == page) ++runs->back().count;
-    else runs->push_back({page, 1});
+    if (!runs->empty() && runs->back().first + runs->back().count == page)
+      ++runs->back().count;
+    else
+      runs->push_back({page, 1});
   }
   share.holders[own_slot() / 64] |= 1ull << (own_slot() % 64);
   if (share.charged < 0) share.charged = own_slot();
@@ -205,7 +207,8 @@ void leave_share(const ShareName& name) {
 int open_share_file(const ShareName& name) {
   UniqueFd fd = open_folder_file(share_file(name), O_RDWR | O_CREAT);
   ShareFile content{kShareMagic, name};
-  if (!fd || pwrite(fd.get(), &content, sizeof content, 0) != sizeof content || flock(fd.get(), LOCK_SH) != 0) return -1;
+  if (!fd || pwrite(fd.get(), &content, sizeof content, 0) != sizeof content || flock(fd.get(), LOCK_SH) != 0)
+    return -1;
   return fd.release();
 }
 
@@ -221,7 +224,10 @@ void forget_process(int slot) {
   for (uint32_t card = 0; card < s.cards; ++card)
     free_where(static_cast<int>(card), [slot](const Page& page) { return page.owner == slot + 1 && page.share == 0; });
   for (uint32_t i = 0; i < s.shares_used; ++i)
-    if (s.shares[i].used && (s.shares[i].holders[slot / 64] >> (slot % 64) & 1)) remove_holder(static_cast<int>(i), slot);
+    if (s.shares[i].used && (s.shares[i].holders[slot / 64] >> (slot % 64) & 1))
+      remove_holder(static_cast<int>(i), slot);
+  for (SharedEvent& event : s.events)
+    if (event.owner == static_cast<uint32_t>(slot) + 1) event.owner = 0;
 }
 
 void recount_pages() {

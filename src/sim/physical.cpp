@@ -27,9 +27,12 @@ void* as_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 }  // namespace
 
 Physical::~Physical() {
-  if (host) munmap(host, bytes);
-  else if (share) leave_share(*share);
-  else if (!runs.empty()) give_pages(card, runs);
+  if (host)
+    munmap(host, bytes);
+  else if (share)
+    leave_share(*share);
+  else if (!runs.empty())
+    give_pages(card, runs);
 }
 
 PhysicalRef take_physical(int card, uint64_t bytes, PageKind kind) {
@@ -59,7 +62,8 @@ bool make_shared_physical(const PhysicalRef& physical) {
 
 PhysicalRef open_shared_physical(const ShareName& name) {
   std::erase_if(shares_here(), [](const auto& each) { return each.second.expired(); });
-  if (auto known = shares_here().find({name.index, name.generation}); known != shares_here().end()) return known->second.lock();
+  if (auto known = shares_here().find({name.index, name.generation}); known != shares_here().end())
+    return known->second.lock();
   auto result = std::make_shared<Physical>();
   if (!join_share(name, &result->card, &result->runs)) return nullptr;
   for (const Run& run : result->runs) result->bytes += run.count * kPageBytes;
@@ -92,7 +96,8 @@ uint64_t take_addresses(uint64_t bytes, uint64_t alignment, uint64_t wish) {
   };
   if (wish && wish % alignment == 0) {
     auto gap = free_addresses().upper_bound(wish);
-    if (gap != free_addresses().begin() && (--gap)->first + gap->second >= wish + bytes && gap->first <= wish) return cut(gap, wish);
+    if (gap != free_addresses().begin() && (--gap)->first + gap->second >= wish + bytes && gap->first <= wish)
+      return cut(gap, wish);
   }
   for (auto gap = free_addresses().begin(); gap != free_addresses().end(); ++gap) {
     uint64_t at = (gap->first + alignment - 1) / alignment * alignment;
@@ -131,7 +136,8 @@ void give_addresses(uint64_t address, uint64_t bytes) {
 bool map_physical(const Physical& physical, uint64_t offset, uint64_t bytes, uint64_t address) {
   if (physical.host) {
     // A second view of shared memory: a move of length 0 leaves the first one in place.
-    void* view = mremap(static_cast<char*>(physical.host) + offset, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, as_pointer(address));
+    void* view = mremap(static_cast<char*>(physical.host) + offset, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                        as_pointer(address));
     return view != MAP_FAILED;
   }
   UniqueFd fd = open_folder_file("card" + std::to_string(physical.card), O_RDWR);
@@ -141,8 +147,8 @@ bool map_physical(const Physical& physical, uint64_t offset, uint64_t bytes, uin
     uint64_t length = run.count * kPageBytes;
     uint64_t from = std::max(start, offset), to = std::min(start + length, offset + bytes);
     if (from < to) {
-      void* view = mmap(as_pointer(address + from - offset), to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(),
-                        static_cast<off_t>(run.first * kPageBytes + from - start));
+      void* view = mmap(as_pointer(address + from - offset), to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        fd.get(), static_cast<off_t>(run.first * kPageBytes + from - start));
       if (view == MAP_FAILED) return false;
     }
     start += length;
@@ -151,8 +157,8 @@ bool map_physical(const Physical& physical, uint64_t offset, uint64_t bytes, uin
 }
 
 bool map_private(uint64_t address, uint64_t bytes) {
-  return mmap(as_pointer(address), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) !=
-         MAP_FAILED;
+  return mmap(as_pointer(address), bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 void unmap(uint64_t address, uint64_t bytes) {

@@ -1,5 +1,6 @@
-// Physical memory and addresses. A device pointer is a host address: pages of the card's file, mapped shared into a range
-// that was reserved at cuInit. Host memory that the VMM calls make works the same way, on anonymous shared memory.
+// Physical memory and addresses. A device pointer is a host address: pages of the card's file, mapped shared into a
+// range that was reserved at cuInit. Host memory that the VMM calls make works the same way, on anonymous shared
+// memory.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,8 +28,8 @@ using PhysicalRef = std::shared_ptr<Physical>;
 // Null: out of memory.
 PhysicalRef take_physical(int card, uint64_t bytes, PageKind kind = PageKind::memory);
 PhysicalRef take_host_physical(uint64_t bytes);
-// Makes it shareable, if it is not already; joins memory that is shared. A process holds a share once, through one Physical.
-// Under the process's mutex.
+// Makes it shareable, if it is not already; joins memory that is shared. A process holds a share once, through one
+// Physical. Under the process's mutex.
 bool make_shared_physical(const PhysicalRef& physical);
 PhysicalRef open_shared_physical(const ShareName& name);
 

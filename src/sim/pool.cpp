@@ -43,7 +43,9 @@ uint64_t Pool::missing(uint64_t from, uint64_t to) const {
 }
 
 bool Pool::commit(uint64_t from, uint64_t to) {
-  if (properties.maxSize && reserved + missing(from, to) * kPoolStep > std::max<uint64_t>(properties.maxSize, kPoolStep)) return false;
+  if (properties.maxSize &&
+      reserved + missing(from, to) * kPoolStep > std::max<uint64_t>(properties.maxSize, kPoolStep))
+    return false;
   std::vector<uint64_t> made;
   for (uint64_t step = from / kPoolStep; step * kPoolStep < to; ++step) {
     if (steps_[step]) continue;
@@ -82,6 +84,7 @@ CUresult Pool::take(uint64_t asked, const Stream* stream, Context& context, uint
     if (block.freed_in != stream || !stream || block.bytes != bytes) continue;
     block.freed_in = nullptr;
     *address = at;
+    used += bytes;
     enter(at, asked, context);
     return CUDA_SUCCESS;
   }
@@ -108,6 +111,7 @@ uint64_t Pool::begin_free(uint64_t address, const Stream* stream) {
   Block& block = blocks_[address];
   block.freed_in = stream;
   block.generation = ++generation_;
+  used -= block.bytes;  // recorded: at the call
   process().ranges.erase(address);
   return block.generation;
 }
@@ -123,16 +127,18 @@ void Pool::release(uint64_t address) {
   auto at = blocks_.find(address);
   if (at == blocks_.end()) return;
   uint64_t bytes = at->second.bytes, offset = address - heap_;
+  if (!at->second.freed_in) used -= bytes;
   blocks_.erase(at);
   if (imported) return;
-  used -= bytes;
   auto next = gaps_.upper_bound(offset);
   if (next != gaps_.end() && next->first == offset + bytes) {
     bytes += next->second;
     next = gaps_.erase(next);
   }
-  if (next != gaps_.begin() && std::prev(next)->first + std::prev(next)->second == offset) std::prev(next)->second += bytes;
-  else gaps_[offset] = bytes;
+  if (next != gaps_.begin() && std::prev(next)->first + std::prev(next)->second == offset)
+    std::prev(next)->second += bytes;
+  else
+    gaps_[offset] = bytes;
   if (destroyed && blocks_.empty()) trim(0);
 }
 
@@ -163,7 +169,8 @@ CUresult Pool::export_pointer(uint64_t address, CUmemPoolPtrExportData* data) {
     if (!make_shared_physical(steps_[step])) return CUDA_ERROR_OUT_OF_MEMORY;
     ShareName name = *steps_[step]->share;
     ++name.index;
-    if (pwrite(fd.get(), &name, sizeof name, static_cast<off_t>(step * sizeof name)) != sizeof name) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (pwrite(fd.get(), &name, sizeof name, static_cast<off_t>(step * sizeof name)) != sizeof name)
+      return CUDA_ERROR_OPERATING_SYSTEM;
   }
   ExportedPointer exported{};
   std::memcpy(exported.magic, kPointerMagic, sizeof exported.magic);
@@ -176,7 +183,8 @@ CUresult Pool::export_pointer(uint64_t address, CUmemPoolPtrExportData* data) {
 CUresult Pool::import_pointer(const CUmemPoolPtrExportData& data, Context& context, uint64_t* address) {
   ExportedPointer exported{};
   std::memcpy(&exported, &data, sizeof exported);
-  if (!imported || std::memcmp(exported.magic, kPointerMagic, sizeof exported.magic) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!imported || std::memcmp(exported.magic, kPointerMagic, sizeof exported.magic) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!reserve_heap()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t end = exported.offset + exported.bytes;
   UniqueFd fd = open_folder_file(file, O_RDONLY);
@@ -185,13 +193,15 @@ CUresult Pool::import_pointer(const CUmemPoolPtrExportData& data, Context& conte
     ShareName name{};
     if (pread(fd.get(), &name, sizeof name, static_cast<off_t>(step * sizeof name)) != sizeof name || name.index-- == 0)
       return CUDA_ERROR_INVALID_VALUE;
-    if (steps_[step] && steps_[step]->share->index == name.index && steps_[step]->share->generation == name.generation) continue;
+    if (steps_[step] && steps_[step]->share->index == name.index && steps_[step]->share->generation == name.generation)
+      continue;
     PhysicalRef memory = open_shared_physical(name);
     if (!memory || !map_physical(*memory, 0, kPoolStep, heap_ + step * kPoolStep)) return CUDA_ERROR_INVALID_VALUE;
     steps_[step] = memory;
   }
   *address = heap_ + exported.offset;
   blocks_[*address].bytes = exported.bytes;
+  used += exported.bytes;
   enter(*address, exported.bytes, context);
   return CUDA_SUCCESS;
 }

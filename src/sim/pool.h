@@ -1,5 +1,6 @@
-// Memory pools. A pool is a stretch of addresses as long as the card; the card's memory comes to it in steps of 32 MiB and
-// leaves it at synchronisations, down to the release threshold (recorded: 1 MiB takes 32 MiB, 100 MiB more take 96 more).
+// Memory pools. A pool is a stretch of addresses as long as the card; the card's memory comes to it in steps of 32 MiB
+// and leaves it at synchronisations, down to the release threshold (recorded: 1 MiB takes 32 MiB, 100 MiB more take 96
+// more).
 #pragma once
 #include <list>
 
@@ -18,7 +19,8 @@ struct Pool {
 
   // An address for `bytes` that work in `stream` may use from now on; also one that was freed earlier in that stream.
   CUresult take(uint64_t bytes, const Stream* stream, Context& context, uint64_t* address);
-  // cuMemFreeAsync: free for that stream at once (the generation is returned), for the others when the stream gets there.
+  // cuMemFreeAsync: free for that stream at once (the generation is returned), for the others when the stream gets
+  // there.
   uint64_t begin_free(uint64_t address, const Stream* stream);
   void finish_free(uint64_t address, uint64_t generation);
   // Without regard to streams; the range has gone already.
@@ -29,7 +31,7 @@ struct Pool {
   bool empty() const { return blocks_.empty(); }
 
   // Sharing: the steps are shared one by one, through a table in the pool's file.
-  std::string file;          // name in the folder; empty: not exported or imported
+  std::string file;  // name in the folder; empty: not exported or imported
   bool imported = false;
   CUresult export_pointer(uint64_t address, CUmemPoolPtrExportData* data);
   CUresult import_pointer(const CUmemPoolPtrExportData& data, Context& context, uint64_t* address);
@@ -47,8 +49,8 @@ struct Pool {
   void release(uint64_t address);
 
   uint64_t heap_ = 0;
-  std::map<uint64_t, uint64_t> gaps_;    // offset, bytes
-  std::map<uint64_t, Block> blocks_;     // by address
+  std::map<uint64_t, uint64_t> gaps_;  // offset, bytes
+  std::map<uint64_t, Block> blocks_;   // by address
   std::vector<PhysicalRef> steps_;
   uint64_t generation_ = 0;
 };

@@ -34,8 +34,17 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, size_t bytes, Pool* pool, St
   return result;
 }
 
+CUresult free_later(Stream& stream, const Range& range) {
+  for (const auto& each : range.device->freed_later)
+    if (each.second == range.start) return CUDA_ERROR_INVALID_VALUE;
+  TicketRef ticket;
+  if (CUresult bad = submit_work(stream, EmptyWork{}, &ticket)) return bad;
+  range.device->freed_later.emplace_back(ticket, range.start);
+  return CUDA_SUCCESS;
+}
+
 // Recorded: also memory of cuMemAlloc may be freed so, and null is nothing to free.
-CUresult release(Call& call, CUdeviceptr pointer, Stream* stream) {
+CUresult release(CUdeviceptr pointer, Stream* stream) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (!pointer) return CUDA_SUCCESS;
   auto at = process().ranges.find(pointer);
@@ -43,7 +52,7 @@ CUresult release(Call& call, CUdeviceptr pointer, Stream* stream) {
   if (at == process().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   Range& range = at->second;
   if (range.kind == RangeKind::graph) return submit_work(*stream, GraphFreeWork{pointer});
-  if (range.kind == RangeKind::device || range.kind == RangeKind::small) return free_memory(call, pointer);
+  if (range.kind == RangeKind::device || range.kind == RangeKind::small) return free_later(*stream, range);
   if (range.kind != RangeKind::pool) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = forbid_implicit(*stream)) return bad;
   Pool* pool = range.pool;
@@ -60,20 +69,21 @@ CUresult check_properties(const CUmemPoolProps& properties) {
 
 extern "C" {
 
-SIM_BOTH_FLAVOURS(cuMemAllocAsync, _ptsz, (CUdeviceptr* pointer, size_t bytes, CUstream stream), {
+SIM_BOTH_FLAVOURS(cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, size_t bytes, CUstream stream), {
   SIM_CALL(kContext);
   Stream* target = stream_of(call, stream, flavour);
   return allocate(call, pointer, bytes, target ? target->context->device->current_pool : nullptr, target);
 })
 
-SIM_BOTH_FLAVOURS(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream), {
-  SIM_CALL(kContext);
-  return allocate(call, pointer, bytes, pool_of(pool), stream_of(call, stream, flavour));
-})
+SIM_BOTH_FLAVOURS(cuMemAllocFromPoolAsync, _ptsz,
+                  (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream), {
+                    SIM_CALL(kContext);
+                    return allocate(call, pointer, bytes, pool_of(pool), stream_of(call, stream, flavour));
+                  })
 
 SIM_BOTH_FLAVOURS(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), {
   SIM_CALL(kContext);
-  return release(call, pointer, stream_of(call, stream, flavour));
+  return release(pointer, stream_of(call, stream, flavour));
 })
 
 CUresult cuMemPoolCreate(CUmemoryPool* result, const CUmemPoolProps* properties) {
@@ -107,15 +117,27 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
   SIM_CALL(kDriver | kUnsafe);
   const Pool* pool = pool_of(handle);
   if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute >= 1 && attribute <= 3) return std::memcpy(value, &pool->reuse[attribute - 1], sizeof(int)), CUDA_SUCCESS;
+  if (attribute >= 1 && attribute <= 3)
+    return std::memcpy(value, &pool->reuse[attribute - 1], sizeof(int)), CUDA_SUCCESS;
   const uint64_t* field = nullptr;
   switch (attribute) {
-    case 4: field = &pool->threshold; break;
-    case 5: field = &pool->reserved; break;
-    case 6: field = &pool->reserved_high; break;
-    case 7: field = &pool->used; break;
-    case 8: field = &pool->used_high; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case 4:
+      field = &pool->threshold;
+      break;
+    case 5:
+      field = &pool->reserved;
+      break;
+    case 6:
+      field = &pool->reserved_high;
+      break;
+    case 7:
+      field = &pool->used;
+      break;
+    case 8:
+      field = &pool->used_high;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   std::memcpy(value, field, sizeof *field);
   return CUDA_SUCCESS;
@@ -125,19 +147,24 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
   SIM_CALL(kDriver | kUnsafe);
   Pool* pool = pool_of(handle);
   if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute >= 1 && attribute <= 3) return std::memcpy(&pool->reuse[attribute - 1], value, sizeof(int)), CUDA_SUCCESS;
+  if (attribute >= 1 && attribute <= 3)
+    return std::memcpy(&pool->reuse[attribute - 1], value, sizeof(int)), CUDA_SUCCESS;
   uint64_t number = 0;
   std::memcpy(&number, value, sizeof number);
   if (attribute == 4) return pool->threshold = number, CUDA_SUCCESS;
-  if ((attribute != 6 && attribute != 8) || number) return CUDA_ERROR_INVALID_VALUE;  // high-water marks can only be reset
-  if (attribute == 6) pool->reserved_high = pool->reserved;
-  else pool->used_high = pool->used;
+  if ((attribute != 6 && attribute != 8) || number)
+    return CUDA_ERROR_INVALID_VALUE;  // high-water marks can only be reset
+  if (attribute == 6)
+    pool->reserved_high = pool->reserved;
+  else
+    pool->used_high = pool->used;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
   SIM_CALL(kDriver);
-  if (!flags || !location || !pool_of(handle) || location->type != 1 || !device_of(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  if (!flags || !location || !pool_of(handle) || location->type != 1 || !device_of(location->id))
+    return CUDA_ERROR_INVALID_VALUE;
   *flags = 3;  // every card of a process can reach every other
   return CUDA_SUCCESS;
 }
@@ -181,10 +208,12 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolExportToShareableHandle(void* handle, CUmemoryPool which, CUmemAllocationHandleType type, uint64_t flags) {
+CUresult cuMemPoolExportToShareableHandle(void* handle, CUmemoryPool which, CUmemAllocationHandleType type,
+                                          uint64_t flags) {
   SIM_CALL(kDriver);
   Pool* pool = pool_of(which);
-  if (!handle || !pool || flags || type != kDescriptor || !(pool->properties.handleTypes & kDescriptor) || pool->imported)
+  if (!handle || !pool || flags || type != kDescriptor || !(pool->properties.handleTypes & kDescriptor) ||
+      pool->imported)
     return CUDA_ERROR_INVALID_VALUE;
   if (pool->file.empty()) pool->file = "pool-" + std::to_string(getpid()) + "-" + std::to_string(process().next_id++);
   berth::UniqueFd fd = open_folder_file(pool->file, O_RDWR | O_CREAT);
@@ -194,7 +223,8 @@ CUresult cuMemPoolExportToShareableHandle(void* handle, CUmemoryPool which, CUme
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* result, void* handle, CUmemAllocationHandleType type, uint64_t flags) {
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* result, void* handle, CUmemAllocationHandleType type,
+                                            uint64_t flags) {
   SIM_CALL(kDriver);
   if (!result || flags || type != kDescriptor) return CUDA_ERROR_INVALID_VALUE;
   char path[64], name[4096];

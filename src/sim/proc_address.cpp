@@ -47,7 +47,8 @@ void* own_export(const char* symbol) {
 }
 
 // Recorded: bad versions and flags leave the outputs alone; a null pointer is not caught.
-CUresult look_up(const char* name, void** pointer, int version, uint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUresult look_up(const char* name, void** pointer, int version, uint64_t flags,
+                 CUdriverProcAddressQueryResult* status) {
   if (!name || version > kCudaVersion || version < 0 || flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;
   Status found = kNoSuchName;
   const char* symbol = symbol_hidden(name) ? nullptr : symbol_for(name, version, flags, &found);
@@ -60,7 +61,8 @@ CUresult look_up(const char* name, void** pointer, int version, uint64_t flags, 
 
 extern "C" {
 
-CUresult cuGetProcAddress_v2(const char* name, void** pointer, int version, uint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUresult cuGetProcAddress_v2(const char* name, void** pointer, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
   SIM_CALL(kNothing);
   return look_up(name, pointer, version, flags, status);
 }

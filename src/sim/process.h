@@ -1,5 +1,6 @@
 // What one process has on the simulated cards: devices, contexts, memory, streams. Plain state under one mutex; objects
-// live for ever once made where the driver's users keep using stale handles (contexts), else as long as somebody holds them.
+// live for ever once made where the driver's users keep using stale handles (contexts), else as long as somebody holds
+// them.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -59,6 +60,8 @@ struct Device {
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::shared_ptr<GraphMemory> graph_memory;
+  // Memory of cuMemAlloc that cuMemFreeAsync was asked to free: goes at a synchronisation after the ticket (recorded).
+  std::vector<std::pair<TicketRef, uint64_t>> freed_later;
 };
 
 enum class RangeKind { device, small, managed, host, registered, mapped, pool, graph, imported };
@@ -70,12 +73,12 @@ struct Range {
   Context* context = nullptr;
   Device* device = nullptr;  // null: host memory
   PhysicalRef physical;
-  uint64_t offset = 0;       // within the physical memory
-  uint64_t view = 0;         // start of the mapping, where it is another address
-  unsigned flags = 0;        // of host memory; the number of handles open of an imported one
+  uint64_t offset = 0;  // within the physical memory
+  uint64_t view = 0;    // start of the mapping, where it is another address
+  unsigned flags = 0;   // of host memory; the number of handles open of an imported one
   uint64_t id = 0;
   Pool* pool = nullptr;
-  int access = 3;            // of a mapping
+  int access = 3;  // of a mapping
   bool sync_operations = false;
 };
 
@@ -114,7 +117,7 @@ struct Process {
   std::vector<std::unique_ptr<Context>> contexts;  // never removed
   std::map<uint64_t, Range> ranges;                // by start
   Registry<Stream> streams;
-  std::vector<StreamRef> busy;                     // streams with operations; the engine's round
+  std::vector<StreamRef> busy;  // streams with operations; the engine's round
   uint64_t next_id = 1;
 };
 

@@ -17,6 +17,7 @@
 
 #include "sim/pages.h"
 #include "sim/settings.h"
+#include "sim/turns.h"
 
 namespace berth::sim {
 namespace {
@@ -52,9 +53,7 @@ void make_robust(pthread_mutex_t* mutex) {
 
 State* map_file(int fd, uint64_t bytes) {
   void* where = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (where == MAP_FAILED) return nullptr;
-  madvise(where, bytes, MADV_DONTFORK);
-  return static_cast<State*>(where);
+  return where == MAP_FAILED ? nullptr : static_cast<State*>(where);
 }
 
 // Files are as open as their folder: one user's, or everybody's where the folder is everybody's.
@@ -119,14 +118,15 @@ bool agrees(const State& found) {
          (!memory || *memory / kPageBytes * kPageBytes == found.memory);
 }
 
-// Everybody who has the cards open keeps a shared lock on "users". The program may close our descriptor behind our back,
-// so a living slot counts too.
+// Everybody who has the cards open keeps a shared lock on "users". The program may close our descriptor behind our
+// back, so a living slot counts too.
 bool in_use(const State* found) {
   UniqueFd fd = open_folder_file("users", O_RDWR | O_CREAT);
   if (!fd || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return true;
   if (!found) return false;
   for (uint32_t i = 0; i < found->slots_used; ++i)
-    if (found->slots[i].state == SlotState::alive && pthread_mutex_trylock(const_cast<pthread_mutex_t*>(&found->slots[i].life)) == EBUSY)
+    if (found->slots[i].state == SlotState::alive &&
+        pthread_mutex_trylock(const_cast<pthread_mutex_t*>(&found->slots[i].life)) == EBUSY)
       return true;
   return false;
 }
@@ -169,6 +169,7 @@ void notice_dead(State& s, int64_t now) {
     if (each.state != SlotState::alive || static_cast<int>(i) == slot) continue;
     int result = pthread_mutex_trylock(&each.life);
     if (result == EBUSY) continue;
+    forget_turns(static_cast<int>(i));
     each.noticed_ns = now;
     each.state = SlotState::leaving;
     if (result == EOWNERDEAD) pthread_mutex_consistent(&each.life);
@@ -239,7 +240,6 @@ int join_state() {
 }
 
 int own_slot() { return slot; }
-bool slot_alive(int which) { return state().slots[which].state == SlotState::alive; }
 
 int64_t now_ns() {
   timespec t{};
@@ -252,7 +252,9 @@ void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, int64_t timeou
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &t, nullptr, 0);
 }
 
-void futex_wake(const std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+void futex_wake(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
 
 void wake_slot(int which) {
   std::atomic<uint32_t>& word = state().slots[which].wake;

@@ -1,9 +1,10 @@
-// The cards, as all processes of one runtime folder see them: one state file, mapped by everybody, and one sparse memory
-// file a card. The truth of who holds what is the page table; everything else can be derived from it.
+// The cards, as all processes of one runtime folder see them: one state file, mapped by everybody, and one sparse
+// memory file a card. The truth of who holds what is the page table; everything else can be derived from it.
 //
 // A process may be killed at any point. So the mutex is robust, a page changes hands by one last store, counters are
-// recounted by whoever finds the mutex's holder dead, and a process is alive as long as its engine thread holds the mutex
-// of its slot (the kernel marks it when that thread ends, in whatever way, and no descriptor can be closed by mistake).
+// recounted by whoever finds the mutex's holder dead, and a process is alive as long as its engine thread holds the
+// mutex of its slot (the kernel marks it when that thread ends, in whatever way, and no descriptor can be closed by
+// mistake).
 #pragma once
 #include <pthread.h>
 
@@ -27,8 +28,8 @@ enum class PageKind : uint8_t { memory = 1, context = 2, module = 3, managed = 4
 
 // A page is free when owner and share are both 0. A shared page belongs to its share and its owner says nothing.
 struct Page {
-  uint16_t owner;  // slot of the process + 1
-  uint16_t share;  // index of the share + 1
+  uint16_t owner;       // slot of the process + 1
+  uint16_t share;       // index of the share + 1
   uint32_t index : 24;  // position within the shared memory
   uint32_t kind : 8;
 };
@@ -39,8 +40,8 @@ struct ProcessSlot {
   pthread_mutex_t life;  // held by the process's engine thread
   SlotState state;
   int32_t pid;
-  uint64_t start_time;  // field 22 of /proc/PID/stat
-  int64_t noticed_ns;   // when its death was first noticed
+  uint64_t start_time;         // field 22 of /proc/PID/stat
+  int64_t noticed_ns;          // when its death was first noticed
   std::atomic<uint32_t> wake;  // futex: the engine sleeps on it
 };
 
@@ -55,7 +56,7 @@ struct Share {
 
 // An event that other processes may open: a record is complete when `completed` has reached its number.
 struct SharedEvent {
-  uint32_t used;
+  uint32_t owner;  // slot of its maker + 1; 0: free
   std::atomic<uint64_t> recorded, completed;
 };
 
@@ -98,7 +99,9 @@ State& state();
 std::string folder_file(const std::string& name);
 // Opens (or makes, as open to others as the folder is) a file of the folder, close-on-exec.
 UniqueFd open_folder_file(const std::string& name, int flags);
-inline Page* pages_of(int card) { return reinterpret_cast<Page*>(&state() + 1) + static_cast<uint64_t>(card) * state().pages; }
+inline Page* pages_of(int card) {
+  return reinterpret_cast<Page*>(&state() + 1) + static_cast<uint64_t>(card) * state().pages;
+}
 
 // Holds the state's mutex. On construction the dead have been noticed and those dead for long enough have been cleared.
 class StateLock {
@@ -112,7 +115,6 @@ class StateLock {
 // Called by the engine thread only, which must live as long as the process: takes a slot, or -1.
 int join_state();
 int own_slot();  // -1 before
-bool slot_alive(int slot);  // under StateLock
 
 int64_t now_ns();
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, int64_t timeout_ns);

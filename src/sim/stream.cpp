@@ -46,9 +46,8 @@ CUresult destroy(CUstream handle) {
   auto stream = process().streams.find(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) abandon_capture(*stream->capture);
-  auto& all = stream->context->streams;
-  all.erase(std::remove(all.begin(), all.end(), stream), all.end());
   stream->destroyed = true;
+  forget_if_drained(*stream);
   process().streams.remove(handle);
   return CUDA_SUCCESS;
 }
@@ -61,7 +60,8 @@ CUresult query(Stream* stream) {
   bool any = busy(*stream);
   if (stream->legacy)
     for (const StreamRef& other : stream->context->streams) any |= other->blocking && busy(*other);
-  else if (stream->blocking) any |= busy(*stream->context->legacy) && !stream->queue.empty();
+  else if (stream->blocking)
+    any |= busy(*stream->context->legacy) && !stream->queue.empty();
   return any ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -82,11 +82,16 @@ CUresult call_host(Stream* stream, HostWork work) {
 constexpr int kAttributes = 4;
 unsigned char* attribute_of(Stream& stream, CUstreamAttrID id) {
   switch (id) {  // CU_LAUNCH_ATTRIBUTE_: access policy window, synchronization policy, priority, memory domain
-    case 1: return stream.attributes[0];
-    case 3: return stream.attributes[1];
-    case 9: return stream.attributes[2];
-    case 10: return stream.attributes[3];
-    default: return nullptr;
+    case 1:
+      return stream.attributes[0];
+    case 3:
+      return stream.attributes[1];
+    case 9:
+      return stream.attributes[2];
+    case 10:
+      return stream.attributes[3];
+    default:
+      return nullptr;
   }
 }
 constexpr size_t kAttributeBytes = 64;
@@ -104,7 +109,8 @@ CUresult get_attribute(Stream* stream, CUstreamAttrID id, CUstreamAttrValue* val
 CUresult set_attribute(Stream* stream, CUstreamAttrID id, const CUstreamAttrValue* value) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  if (id == 8) return std::memcpy(&stream->priority, static_cast<const void*>(value), sizeof stream->priority), CUDA_SUCCESS;
+  if (id == 8)
+    return std::memcpy(&stream->priority, static_cast<const void*>(value), sizeof stream->priority), CUDA_SUCCESS;
   unsigned char* kept = attribute_of(*stream, id);
   if (!kept) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(kept, static_cast<const void*>(value), kAttributeBytes);
@@ -152,13 +158,15 @@ SIM_BOTH_FLAVOURS(cuStreamSynchronize, _ptsz, (CUstream stream), {
   return synchronise(call, stream_of(call, stream, flavour));
 })
 
-SIM_BOTH_FLAVOURS(cuStreamAddCallback, _ptsz, (CUstream stream, CUstreamCallback callback, void* data, unsigned flags), {
-  SIM_CALL(kContext);
-  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  Stream* target = stream_of(call, stream, flavour);
-  if (target && target->capture) return invalidate_by(*target->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  return call_host(target, HostWork{nullptr, callback, stream, data});
-})
+SIM_BOTH_FLAVOURS(cuStreamAddCallback, _ptsz, (CUstream stream, CUstreamCallback callback, void* data, unsigned flags),
+                  {
+                    SIM_CALL(kContext);
+                    if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
+                    Stream* target = stream_of(call, stream, flavour);
+                    if (target && target->capture)
+                      return invalidate_by(*target->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                    return call_host(target, HostWork{nullptr, callback, stream, data});
+                  })
 
 SIM_BOTH_FLAVOURS(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void* data), {
   SIM_CALL(kContext);

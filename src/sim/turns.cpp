@@ -34,15 +34,12 @@ bool take_turn(int index) {
   Turn& turn = card.turn;
   int self = own_slot();
   if (turn.holder == self) return true;
-  if (turn.waiting > kMaxProcesses) turn.waiting = 0;
-  for (uint32_t i = 0; i < turn.waiting;)
-    if (turn.queue[i] < 0 || turn.queue[i] >= kMaxProcesses || !slot_alive(turn.queue[i])) remove_from_queue(turn, turn.queue[i]);
-    else ++i;
-  if (std::find(turn.queue, turn.queue + turn.waiting, self) == turn.queue + turn.waiting && turn.waiting < kMaxProcesses)
+  if (std::find(turn.queue, turn.queue + turn.waiting, self) == turn.queue + turn.waiting &&
+      turn.waiting < kMaxProcesses)
     turn.queue[turn.waiting++] = self;
   int64_t now = now_ns();
   bool stuck = now - turn.since_ns > kStuckNs;
-  if (turn.holder >= 0 && (stuck || !slot_alive(turn.holder))) {
+  if (turn.holder >= 0 && stuck) {
     account(card, turn.since_ns, now);
     turn.holder = -1;
   }
@@ -89,12 +86,21 @@ void leave_queue(int index) {
   remove_from_queue(state().card[index].turn, own_slot());
 }
 
+void forget_turns(int slot) {
+  for (Card& card : state().card) {
+    remove_from_queue(card.turn, slot);
+    if (card.turn.holder != slot) continue;
+    account(card, card.turn.since_ns, now_ns());
+    card.turn.holder = -1;
+  }
+}
+
 unsigned busy_percent(int index) {
   StateLock lock;
   Card& card = state().card[index];
   int64_t now = now_ns();
   if (now - card.window_start_ns < kWindowNs) return card.busy_percent;
-  if (card.turn.holder >= 0 && slot_alive(card.turn.holder)) account(card, card.turn.since_ns, now);
+  if (card.turn.holder >= 0) account(card, card.turn.since_ns, now);
   roll_window(card, now);
   return card.busy_percent;
 }

@@ -46,7 +46,8 @@ CUresult batch(Stream* stream, unsigned count, const CUstreamBatchMemOpParams* l
     if (params.operation < kWait32 || params.operation > kBarrier) return CUDA_ERROR_INVALID_VALUE;
     bool write = params.operation == kWrite32 || params.operation == kWrite64;
     bool wide = params.operation == kWait64 || params.operation == kWrite64;
-    ValueOperation operation{write, wide, params.address, wide ? params.value : params.value & UINT32_MAX, params.flags};
+    ValueOperation operation{write, wide, params.address, wide ? params.value : params.value & UINT32_MAX,
+                             params.flags};
     if (CUresult bad = check(operation)) return bad;
     work.operations.push_back(operation);
   }
@@ -62,41 +63,47 @@ SIM_BOTH_FLAVOURS(cuStreamWriteValue32, _ptsz, (CUstream stream, CUdeviceptr add
   SIM_CALL(kContext);
   return one(stream_of(call, stream, flavour), {true, false, address, value, flags});
 })
-SIM_BOTH_FLAVOURS(cuStreamWriteValue32_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags), {
-  SIM_CALL(kContext);
-  return one(stream_of(call, stream, flavour), {true, false, address, value, flags});
-})
+SIM_BOTH_FLAVOURS(cuStreamWriteValue32_v2, _ptsz,
+                  (CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags), {
+                    SIM_CALL(kContext);
+                    return one(stream_of(call, stream, flavour), {true, false, address, value, flags});
+                  })
 SIM_BOTH_FLAVOURS(cuStreamWriteValue64, _ptsz, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags), {
   SIM_CALL(kContext);
   return one(stream_of(call, stream, flavour), {true, true, address, value, flags});
 })
-SIM_BOTH_FLAVOURS(cuStreamWriteValue64_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags), {
-  SIM_CALL(kContext);
-  return one(stream_of(call, stream, flavour), {true, true, address, value, flags});
-})
+SIM_BOTH_FLAVOURS(cuStreamWriteValue64_v2, _ptsz,
+                  (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags), {
+                    SIM_CALL(kContext);
+                    return one(stream_of(call, stream, flavour), {true, true, address, value, flags});
+                  })
 SIM_BOTH_FLAVOURS(cuStreamWaitValue32, _ptsz, (CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags), {
   SIM_CALL(kContext);
   return one(stream_of(call, stream, flavour), {false, false, address, value, flags});
 })
-SIM_BOTH_FLAVOURS(cuStreamWaitValue32_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags), {
-  SIM_CALL(kContext);
-  return one(stream_of(call, stream, flavour), {false, false, address, value, flags});
-})
+SIM_BOTH_FLAVOURS(cuStreamWaitValue32_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags),
+                  {
+                    SIM_CALL(kContext);
+                    return one(stream_of(call, stream, flavour), {false, false, address, value, flags});
+                  })
 SIM_BOTH_FLAVOURS(cuStreamWaitValue64, _ptsz, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags), {
   SIM_CALL(kContext);
   return one(stream_of(call, stream, flavour), {false, true, address, value, flags});
 })
-SIM_BOTH_FLAVOURS(cuStreamWaitValue64_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags), {
-  SIM_CALL(kContext);
-  return one(stream_of(call, stream, flavour), {false, true, address, value, flags});
-})
-SIM_BOTH_FLAVOURS(cuStreamBatchMemOp, _ptsz, (CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags), {
-  SIM_CALL(kContext);
-  return batch(stream_of(call, stream, flavour), count, list, flags);
-})
-SIM_BOTH_FLAVOURS(cuStreamBatchMemOp_v2, _ptsz, (CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags), {
-  SIM_CALL(kContext);
-  return batch(stream_of(call, stream, flavour), count, list, flags);
-})
+SIM_BOTH_FLAVOURS(cuStreamWaitValue64_v2, _ptsz, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags),
+                  {
+                    SIM_CALL(kContext);
+                    return one(stream_of(call, stream, flavour), {false, true, address, value, flags});
+                  })
+SIM_BOTH_FLAVOURS(cuStreamBatchMemOp, _ptsz,
+                  (CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags), {
+                    SIM_CALL(kContext);
+                    return batch(stream_of(call, stream, flavour), count, list, flags);
+                  })
+SIM_BOTH_FLAVOURS(cuStreamBatchMemOp_v2, _ptsz,
+                  (CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags), {
+                    SIM_CALL(kContext);
+                    return batch(stream_of(call, stream, flavour), count, list, flags);
+                  })
 
 }  // extern "C"

@@ -56,10 +56,14 @@ CUmemGenericAllocationHandle add_handle(PhysicalRef physical, const CUmemAllocat
 CUresult check_properties(const CUmemAllocationProp* properties) {
   if (!properties || properties->type != 1 || properties->requestedHandleTypes & ~0xf) return CUDA_ERROR_INVALID_VALUE;
   switch (properties->location.type) {
-    case kDeviceLocation: return device_of(properties->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case kHostLocation: return CUDA_SUCCESS;
-    case kNumaLocation: return properties->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case kDeviceLocation:
+      return device_of(properties->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case kHostLocation:
+      return CUDA_SUCCESS;
+    case kNumaLocation:
+      return properties->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -100,21 +104,26 @@ CUresult wait_for_all(Call& call) {
 
 extern "C" {
 
-CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags flags) {
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags flags) {
   SIM_CALL(kDriver);
-  if (!granularity || !properties || flags < 0 || flags > 1 || properties->location.type < 1 || properties->location.type > 4)
+  if (!granularity || !properties || flags < 0 || flags > 1 || properties->location.type < 1 ||
+      properties->location.type > 4)
     return CUDA_ERROR_INVALID_VALUE;
-  if (properties->location.type == kDeviceLocation && !device_of(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (properties->location.type == kDeviceLocation && !device_of(properties->location.id))
+    return CUDA_ERROR_INVALID_DEVICE;
   *granularity = kPageBytes;
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties, uint64_t flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
+                     uint64_t flags) {
   SIM_CALL(kDriver);
   if (!handle || !bytes || flags || !whole_pages(bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = check_properties(properties)) return bad;
   bool on_device = properties->location.type == kDeviceLocation;
-  auto physical = on_device ? take_physical(device_of(properties->location.id)->card, bytes) : take_host_physical(bytes);
+  auto physical =
+      on_device ? take_physical(device_of(properties->location.id)->card, bytes) : take_host_physical(bytes);
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = add_handle(std::move(physical), *properties);
   return CUDA_SUCCESS;
@@ -148,7 +157,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr wish, uint64_t flags) {
   SIM_CALL(kDriver);
-  if (!address || !bytes || flags || !whole_pages(bytes) || (alignment & (alignment - 1))) return CUDA_ERROR_INVALID_VALUE;
+  if (!address || !bytes || flags || !whole_pages(bytes) || (alignment & (alignment - 1)))
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t taken = take_addresses(bytes, alignment, wish);
   if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
   vmm().reservations[taken] = bytes;
@@ -166,10 +176,12 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle number, uint64_t flags) {
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle number,
+                  uint64_t flags) {
   SIM_CALL(kDriver);
   Handle* handle = named_handle(number);
-  if (!handle || flags || !bytes || !whole_pages(bytes) || !whole_pages(address) || offset) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || flags || !bytes || !whole_pages(bytes) || !whole_pages(address) || offset)
+    return CUDA_ERROR_INVALID_VALUE;
   if (bytes > handle->physical->bytes || !reserved(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (anything_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!map_physical(*handle->physical, offset, bytes, address)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -177,7 +189,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
   range.start = address;
   range.bytes = bytes;
   range.kind = RangeKind::mapped;
-  range.device = handle->properties.location.type == kDeviceLocation ? device_of(handle->properties.location.id) : nullptr;
+  range.device =
+      handle->properties.location.type == kDeviceLocation ? device_of(handle->properties.location.id) : nullptr;
   range.physical = handle->physical;
   range.access = 0;
   add_range(std::move(range));
@@ -189,7 +202,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   SIM_CALL(kDriver);
   if (!bytes || !reserved(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (mappings_in(address, bytes).empty()) return anything_mapped(address, bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (mappings_in(address, bytes).empty())
+    return anything_mapped(address, bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   if (CUresult error = wait_for_all(call)) return error;
   for (const Range* range : mappings_in(address, bytes)) {
     uint64_t start = range->start;
@@ -225,7 +239,8 @@ CUresult cuMemGetAccess(uint64_t* flags, const CUmemLocation* location, CUdevice
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle number, CUmemAllocationHandleType type, uint64_t flags) {
+CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle number, CUmemAllocationHandleType type,
+                                      uint64_t flags) {
   SIM_CALL(kDriver);
   const Handle* handle = named_handle(number);
   if (!shared || !handle || flags || type != kDescriptor || !(handle->properties.requestedHandleTypes & kDescriptor))
@@ -237,7 +252,8 @@ CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* number, void* shared, CUmemAllocationHandleType type) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* number, void* shared,
+                                        CUmemAllocationHandleType type) {
   SIM_CALL(kDriver);
   if (!number || type != kDescriptor) return CUDA_ERROR_INVALID_VALUE;
   PhysicalRef physical = import_share(static_cast<int>(reinterpret_cast<intptr_t>(shared)));

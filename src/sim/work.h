@@ -50,7 +50,7 @@ struct FillWork {
 };
 
 struct HostWork {
-  CUhostFn function;           // one of the two
+  CUhostFn function;  // one of the two
   CUstreamCallback callback;
   CUstream stream;
   void* data;
@@ -94,7 +94,7 @@ struct ChildWork {
   std::shared_ptr<Graph> graph;
 };
 
-using Work = std::variant<KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ValueWork, PoolFreeWork, GraphAllocWork,
-                          GraphFreeWork, ManagedWork, EmptyWork, ChildWork>;
+using Work = std::variant<KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ValueWork, PoolFreeWork,
+                          GraphAllocWork, GraphFreeWork, ManagedWork, EmptyWork, ChildWork>;
 
 }  // namespace berth::sim

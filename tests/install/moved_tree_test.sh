@@ -22,10 +22,11 @@ fail() { echo "FAILED: $*"; exit 1; }
 
 DESTDIR=$folder/stage cmake --install "$build" --prefix /usr >"$folder/log" || { cat "$folder/log"; fail 'install'; }
 mv "$folder/stage/usr" "$folder/moved"
-for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 share/doc/berth/LICENSE \
+for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 share/doc/berth/LICENSE share/berth/systemd/berth.toml \
     share/bash-completion/completions/berth share/zsh/site-functions/_berth share/fish/vendor_completions.d/berth.fish; do
   [[ -s $folder/moved/$file ]] || fail "$file was not installed"
 done
+grep -q '^ExecStart=/usr/bin/berthd ' "$folder/moved/share/berth/systemd/berth.service" || fail 'the unit does not start /usr/bin/berthd'
 ! grep -rIl --fixed-strings "$build" "$folder/moved" || fail 'the installed files above name the build folder'
 
 version=$("$folder/moved/bin/berth" --version)

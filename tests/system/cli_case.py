@@ -48,9 +48,14 @@ class Case(unittest.TestCase):
         return process
 
     def end(self, process):
+        """By a signal that reaches the program too; a `berth run` that is killed leaves it running."""
         if process.poll() is None:
+            process.terminate()
+        try:
+            process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
             process.kill()
-        process.communicate()
+            raise
 
     def finish(self, process):
         output, errors = process.communicate(timeout=PATIENCE)

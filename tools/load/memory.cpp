@@ -35,7 +35,9 @@ Memory::~Memory() {
   for (const Block& block : blocks_) release(block);
 }
 
-uint64_t Memory::patterned_bytes(size_t index) const { return (blocks_[index].bytes - (index == 0 ? kScratch : 0)) / 4 * 4; }
+uint64_t Memory::patterned_bytes(size_t index) const {
+  return (blocks_[index].bytes - (index == 0 ? kScratch : 0)) / 4 * 4;
+}
 
 uint64_t Memory::bytes() const {
   return std::accumulate(blocks_.begin(), blocks_.end(), uint64_t{0},
