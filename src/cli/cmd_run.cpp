@@ -65,12 +65,13 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
   pid_t daemon = 0;
   auto connection = client::connect_or_start_daemon(&daemon);
   if (!connection) return fail_run(connection.error());
-  client::Launch launch{program->path, command, client::program_environment(), std::nullopt};
+  client::Launch launch{program->path, command, {}, std::nullopt};
   if (options.isolate) {
     auto plan = client::plan_isolation(connection->socket());
     if (!plan) return fail_run(plan.error());
     launch.isolation = std::move(*plan);
   }
+  launch.environment = client::program_environment(launch.isolation);
   std::string told;
   auto admission = client::admit(&*connection, *request, [&](const Json& event) {
     if (event.value("event", "") == "message") return say(event.value("text", ""));

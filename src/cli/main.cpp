@@ -1,9 +1,25 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <exception>
 
 #include "cli/command_line.h"
 #include "cli/output.h"
 
+namespace {
+
+// Streams that were closed must not become one of our sockets. The program that is run gets them closed again.
+void occupy_streams() {
+  int fd;
+  do fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= 2);
+  if (fd > 2) ::close(fd);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  occupy_streams();
   std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   bool run = !arguments.empty() && arguments[0] == "run";
   try {

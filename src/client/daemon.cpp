@@ -172,7 +172,8 @@ Result<Connection> connect_or_start_daemon(pid_t* started) {
   auto deadline = steady_clock::now() + kStartPatience;
   for (milliseconds pause{2}; steady_clock::now() < deadline; pause = std::min(pause * 2, milliseconds(50))) {
     connection = Connection::open(*socket);
-    if (connection) {
+    // One that listens may still find that it can't work (a full disk): it is up when it replies.
+    if (connection && connection->request({{"op", "status"}})) {
       if (alive && started) *started = *pid;
       return connection;
     }
@@ -183,6 +184,9 @@ Result<Connection> connect_or_start_daemon(pid_t* started) {
     std::this_thread::sleep_for(pause);
   }
   std::string word = last_line_of(log, log_size);
+  std::error_code unknown;
+  if (word.empty() && std::filesystem::space(std::filesystem::path(log).parent_path(), unknown).available == 0)
+    word = "no space is left there";
   return Error{"internal", std::string("the daemon ") + (alive ? "does not answer at " + *socket : "did not start") +
                                (word.empty() ? "" : ": " + word) + " (log: " + log + ")"};
 }

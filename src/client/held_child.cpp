@@ -95,16 +95,21 @@ Status HeldChild::go() {
   return Error{word[1] == 'n' ? "not_found" : "not_executable", word.substr(2)};
 }
 
-std::vector<std::string> program_environment() {
-  static constexpr std::string_view kVariable = "LD_LIBRARY_PATH=";
-  std::string value = library_folder() + "/shim";
+std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation) {
+  static constexpr std::string_view kPath = "LD_LIBRARY_PATH=", kDriver = "BERTH_DRIVER=";
+  std::string path = library_folder() + "/shim";
   std::vector<std::string> result;
   for (char** entry = environ; *entry; ++entry) {
     std::string_view text = *entry;
-    if (text.substr(0, kVariable.size()) != kVariable) result.emplace_back(text);
-    else if (text.size() > kVariable.size()) value += ":" + std::string(text.substr(kVariable.size()));
+    if (text.starts_with(kPath)) {
+      if (text.size() > kPath.size()) path += ":" + std::string(text.substr(kPath.size()));
+    } else if (isolation && text.starts_with(kDriver) && text.size() > kDriver.size()) {
+      result.push_back(std::string(kDriver) + isolation->meeting_folder + "/real/libcuda.so.1");
+    } else {
+      result.emplace_back(text);
+    }
   }
-  result.push_back(std::string(kVariable) + value);
+  result.push_back(std::string(kPath) + path);
   return result;
 }
 

@@ -44,7 +44,8 @@ class HeldChild {
   UniqueFd report_;  // from the child: its fault as text, a byte when it stands ready, closed by exec
 };
 
-// The environment of this process with our shim folder first on LD_LIBRARY_PATH.
-std::vector<std::string> program_environment();
+// The environment of this process with our shim folder first on LD_LIBRARY_PATH. Under isolation a BERTH_DRIVER names the
+// place where the driver that it named can still be reached: its own place is covered.
+std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation);
 
 }  // namespace berth::client

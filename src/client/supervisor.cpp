@@ -59,7 +59,7 @@ int Supervisor::run() {
     wait_for_something();
     take_signals();
     if (connection_) {
-      if (auto done = connection_->read_events(); !done) lose(done.error());
+      if (!connection_->read_events()) lose();
     }
     if (!connection_ && Clock::now() >= try_at_) reconnect();
     if (ending_ && Clock::now() >= kill_at_) end_job();
@@ -153,7 +153,7 @@ void Supervisor::end_job() {
   kill_at_ = Clock::now() + milliseconds(100);  // one that has just been forked
 }
 
-void Supervisor::lose(const Error&) {
+void Supervisor::lose() {
   connection_.reset();
   lost_at_ = try_at_ = Clock::now();
 }

@@ -40,7 +40,7 @@ class Supervisor {
   void reap();
   bool all_ended();
   void hear(const Json& event);
-  void lose(const Error& why);
+  void lose();
   void reconnect();
   void end_job();
   int exit_code() const;

@@ -26,7 +26,7 @@ constexpr uint64_t kMagic = 0x6d6973687472'6562;
 constexpr uint32_t kVersion = 1;
 
 std::atomic<State*> mapped{nullptr};
-int slot = -1;
+int my_slot = -1;
 
 std::string text_of_errno(const std::string& what) { return what + ": " + std::strerror(errno); }
 
@@ -166,7 +166,7 @@ uint64_t start_time() {
 void notice_dead(State& s, int64_t now) {
   for (uint32_t i = 0; i < s.slots_used; ++i) {
     ProcessSlot& each = s.slots[i];
-    if (each.state != SlotState::alive || static_cast<int>(i) == slot) continue;
+    if (each.state != SlotState::alive || static_cast<int>(i) == my_slot) continue;
     int result = pthread_mutex_trylock(&each.life);
     if (result == EBUSY) continue;
     forget_turns(static_cast<int>(i));
@@ -233,13 +233,13 @@ int join_state() {
     each.start_time = start_time();
     if (s.slots_used < static_cast<uint32_t>(i) + 1) s.slots_used = static_cast<uint32_t>(i) + 1;
     each.state = SlotState::alive;
-    slot = i;
+    my_slot = i;
     return i;
   }
   return -1;
 }
 
-int own_slot() { return slot; }
+int own_slot() { return my_slot; }
 
 int64_t now_ns() {
   timespec t{};

@@ -40,6 +40,12 @@ class Isolate(Case):
         self.assertEqual(self.total(output), 2 * GIB)
         self.assertLessEqual(json.loads(output.splitlines()[-1])["bytes"], 2 * GIB)
 
+    def test_a_chosen_driver_is_covered_too(self):
+        for chosen in ("sim", f"{self.driver}/libcuda.so.1"):
+            self.environment["BERTH_DRIVER"] = chosen
+            code, output, errors = self.berth("run", "--isolate", "-m", "2G", LOAD, "check", "--seconds", "0", "--json")
+            self.assertEqual((code, errors, self.total(output)), (0, "", 2 * GIB))
+
     def test_it_is_seen_as_a_client(self):
         process = self.start("run", "--isolate", "-n", "inside", *self.bare("check", "--seconds", "1000"))
         process.stdout.readline()

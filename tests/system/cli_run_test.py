@@ -50,6 +50,10 @@ class Run(Case):
         process.terminate()
         self.assertEqual(process.wait(PATIENCE), 128 + signal.SIGTERM)
 
+    def test_closed_streams_stay_closed(self):
+        script = f"{BERTH} run sh -c 'for n in 0 1; do [ ! -e /proc/$$/fd/$n ] || echo $n is open >&2; done; exit 5' <&- >&-"
+        self.assertEqual(self.finish(self.start("-c", script, program="/bin/sh")), (5, "", ""))
+
     def test_environment_gets_the_shims_folder_first_and_nothing_else(self):
         shim = f"{BUILD}/lib/berth/shim"
         _, output, _ = self.berth("run", "env")
@@ -114,6 +118,17 @@ class Run(Case):
         self.refused(125, "is not berth's socket", "run", "true", **with_socket(file))
         with open(file) as stream:
             self.assertEqual(stream.read(), "mine")
+
+    def test_a_full_disk(self):
+        place = f"{self.folder}/full"
+        os.mkdir(place, 0o700)
+        script = (f"mount -t tmpfs -o size=64k,mode=700 none {place} && {{ head -c 1M /dev/zero >{place}/fill 2>&-; "
+                  f"BERTH_SOCKET={place}/s {BERTH} run true; }}")
+        code, output, errors = self.finish(self.start("-rm", "sh", "-c", script, program="unshare"))
+        if code == 1:
+            self.skipTest(errors)
+        self.assertEqual((code, output), (125, ""))
+        self.assertRegex(errors, r"\Aberth: [^\n]*no space is left[^\n]*\n\Z")
 
     def test_no_gpu_and_no_sim(self):
         del self.environment["BERTH_DRIVER"]
@@ -316,6 +331,19 @@ class Terminal(Case):
         self.expect("fg\r\n.*\r\n")
         self.type("word\n")
         self.expect("got:word\r\n")
+
+    def test_an_interactive_shell_as_the_program(self):
+        self.type(f"{BERTH} run bash --norc --noprofile -i\n")
+        self.expect("> ")
+        self.type("sleep 1000\n")
+        time.sleep(0.3)
+        self.type("\x03")
+        self.expect("> ")
+        self.type("echo in:$((1 + 1))\n")
+        self.expect("in:2\r\n")
+        self.type("exit 9\n")
+        self.type("echo out:$?\n")
+        self.expect("out:9\r\n")
 
     def test_the_program_has_the_terminal(self):
         self.type(f"{BERTH} run sh -c 'test -t 0 && test -t 1 && test -t 2 && ps -o stat= -p $$'\n")
