@@ -32,6 +32,33 @@ void trim_end(std::string* text) {
   while (!text->empty() && (text->back() == '\n' || text->back() == '\0')) text->pop_back();
 }
 
+template <class Function>
+void for_each_number_in(const std::string& folder, Function function) {
+  DIR* listing = ::opendir(folder.c_str());
+  if (!listing) return;
+  while (dirent* entry = ::readdir(listing))
+    if (pid_t number = std::atoi(entry->d_name); number > 0) function(number);
+  ::closedir(listing);
+}
+
+// The roots that run and all running processes below; children(pid, take) calls take(child) for each child.
+template <class Children>
+std::vector<ProcessId> closure(const std::vector<ProcessId>& roots, Children children) {
+  std::vector<ProcessId> found;
+  std::set<ProcessId> seen;
+  auto take = [&](const ProcessStat& stat) {
+    if (seen.insert(stat.id).second) found.push_back(stat.id);
+  };
+  for (ProcessId root : roots)
+    if (auto stat = read_process(root.pid); stat && stat->id == root) take(*stat);
+  for (size_t i = 0; i < found.size(); ++i)
+    children(found[i].pid, [&](pid_t child) {
+      if (auto stat = read_process(child)) take(*stat);
+    });
+  std::erase_if(found, [](ProcessId process) { return !is_running(process); });
+  return found;
+}
+
 }  // namespace
 
 std::optional<ProcessStat> read_process(pid_t pid) {
@@ -82,28 +109,26 @@ std::vector<ProcessId> parent_chain(pid_t pid) {
 }
 
 std::vector<ProcessId> descendants(const std::vector<ProcessId>& roots) {
-  std::multimap<pid_t, ProcessStat> by_parent;
-  std::vector<ProcessId> found;
-  if (DIR* proc = ::opendir("/proc")) {
-    while (dirent* entry = ::readdir(proc)) {
-      pid_t pid = std::atoi(entry->d_name);
-      if (pid <= 0) continue;
-      if (auto stat = read_process(pid)) by_parent.emplace(stat->parent, *stat);
-    }
-    ::closedir(proc);
-  }
-  std::set<ProcessId> seen;
-  auto take = [&](const ProcessStat& stat) {
-    if (seen.insert(stat.id).second) found.push_back(stat.id);
-  };
-  for (ProcessId root : roots)
-    if (auto stat = read_process(root.pid); stat && stat->id == root) take(*stat);
-  for (size_t i = 0; i < found.size(); ++i) {
-    auto [first, last] = by_parent.equal_range(found[i].pid);
+  std::multimap<pid_t, pid_t> children;
+  for_each_number_in("/proc", [&](pid_t pid) {
+    if (auto stat = read_process(pid)) children.emplace(stat->parent, pid);
+  });
+  return closure(roots, [&](pid_t parent, auto take) {
+    auto [first, last] = children.equal_range(parent);
     for (auto it = first; it != last; ++it) take(it->second);
-  }
-  std::erase_if(found, [](ProcessId process) { return !is_running(process); });
-  return found;
+  });
+}
+
+std::vector<ProcessId> descendants_at_a_glance(const std::vector<ProcessId>& roots) {
+  if (::access("/proc/thread-self/children", R_OK) != 0) return descendants(roots);
+  return closure(roots, [](pid_t parent, auto take) {
+    std::string tasks = proc_path(parent, "task");
+    for_each_number_in(tasks, [&](pid_t thread) {
+      std::string text = read_file(tasks + "/" + std::to_string(thread) + "/children");
+      char* rest = text.data();
+      for (long pid; (pid = std::strtol(rest, &rest, 10)) > 0;) take(static_cast<pid_t>(pid));
+    });
+  });
 }
 
 std::string cgroup_of(pid_t pid) {

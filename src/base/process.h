@@ -47,6 +47,10 @@ std::vector<ProcessId> parent_chain(pid_t pid);
 // All running processes below any of `roots` (they themselves included, where running), in one walk over /proc.
 std::vector<ProcessId> descendants(const std::vector<ProcessId>& roots);
 
+// The same at the cost of these processes only, not of all on the machine; one that comes or goes meanwhile may hide
+// another. For a look every now and then. (Where the kernel keeps no lists of children it is the thorough way.)
+std::vector<ProcessId> descendants_at_a_glance(const std::vector<ProcessId>& roots);
+
 // The path in the unified hierarchy ("/system.slice/x.service"), else of the first controller; "" if unknown.
 std::string cgroup_of(pid_t pid);
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <set>
 
 namespace berth {
 namespace {
@@ -53,6 +54,8 @@ TEST(Process, DescendantsAreFoundAndZombiesAreNot) {
   EXPECT_TRUE(contains(found, self));
   EXPECT_TRUE(contains(found, first));
   EXPECT_EQ(descendants({first}), std::vector<ProcessId>{first});
+  auto seen = descendants_at_a_glance({self});
+  EXPECT_EQ(std::set<ProcessId>(seen.begin(), seen.end()), std::set<ProcessId>(found.begin(), found.end()));
   ::kill(child, SIGKILL);
   siginfo_t info;
   ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);

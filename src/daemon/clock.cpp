@@ -14,7 +14,8 @@ std::string wall_before(double seconds) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   double past = std::isfinite(seconds) && seconds > 0 ? std::fmin(seconds, static_cast<double>(now.tv_sec)) : 0;
-  long long milliseconds = static_cast<long long>(now.tv_sec) * 1000 + now.tv_nsec / 1000000 - std::llround(past * 1000);
+  long long milliseconds =
+      static_cast<long long>(now.tv_sec) * 1000 + now.tv_nsec / 1000000 - std::llround(past * 1000);
   time_t whole = static_cast<time_t>(milliseconds / 1000);
   tm parts{};
   ::gmtime_r(&whole, &parts);

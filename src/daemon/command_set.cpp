@@ -26,10 +26,13 @@ void Commands::set(const SessionPtr& session, const Json& request) {
   auto id = own_job(session, request, &inside);
   if (!id) return fail(session, id.error());
   policy::Job& job = daemon_.state.jobs.at(*id);
-  if (job.state == policy::JobState::ended) return fail(session, {"unknown_job", "the job " + job.name + " has ended already"});
+  if (job.state == policy::JobState::ended)
+    return fail(session, {"unknown_job", "the job " + job.name + " has ended already"});
   if (job.state == policy::JobState::waiting)
-    return fail(session, {"refused", "the job " + job.name + " still waits for room; end it with berth kill and start it anew"});
-  auto limits = limits_of(daemon_.settings.config, job.user, group_names(job.user), daemon_.settings.system, session->uid() == 0);
+    return fail(session,
+                {"refused", "the job " + job.name + " still waits for room; end it with berth kill and start it anew"});
+  auto limits =
+      limits_of(daemon_.settings.config, job.user, group_names(job.user), daemon_.settings.system, session->uid() == 0);
   const policy::Job before = job;
   auto undo = [&](const Error& error) {
     job.devices = before.devices;
@@ -39,12 +42,16 @@ void Commands::set(const SessionPtr& session, const Json& request) {
     fail(session, error);
   };
   if (auto memory = request.find("memory"); memory != request.end()) {
-    std::string text = memory->is_null() ? "" : memory->is_number_unsigned() ? std::to_string(memory->get<uint64_t>()) : memory->get<std::string>();
+    std::string text = memory->is_null()              ? ""
+                       : memory->is_number_unsigned() ? std::to_string(memory->get<uint64_t>())
+                                                      : memory->get<std::string>();
     if (auto status = policy::set_memory(daemon_.state, *id, text, limits); !status) return undo(status.error());
   }
   if (auto text = request.find("priority"); text != request.end()) {
     auto priority = policy::parse_priority(text->get<std::string>());
-    if (!priority) return undo({"usage", "'" + text->get<std::string>().substr(0, 40) + "' is no priority: give high, normal or low"});
+    if (!priority)
+      return undo(
+          {"usage", "'" + text->get<std::string>().substr(0, 40) + "' is no priority: give high, normal or low"});
     if (auto status = policy::check_priority(*priority, limits); !status) return undo(status.error());
     job.priority = *priority;
   }

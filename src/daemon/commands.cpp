@@ -12,7 +12,7 @@
 namespace berth::daemon {
 namespace {
 
-constexpr size_t kMaxPending = 16;     // requests of one connection that wait for their turn
+constexpr size_t kMaxPending = 16;  // requests of one connection that wait for their turn
 constexpr size_t kMaxCommandWords = 64;
 
 Error usage(const std::string& what) { return {"usage", what}; }
@@ -31,7 +31,8 @@ std::string text_field(const Json& request, const char* name) { return field<std
 std::optional<int64_t> whole_field(const Json& request, const char* name) {
   auto number = field<double>(request, name);
   if (!number) return std::nullopt;
-  if (*number != std::floor(*number) || std::fabs(*number) > 9e15) throw std::invalid_argument(std::string(name) + " must be a whole number");
+  if (*number != std::floor(*number) || std::fabs(*number) > 9e15)
+    throw std::invalid_argument(std::string(name) + " must be a whole number");
   return static_cast<int64_t>(*number);
 }
 
@@ -134,7 +135,8 @@ void Commands::handle(const SessionPtr& session, const std::string& text) try {
   if (!request.is_object()) return fail(session, usage("the request is no JSON object"));
   std::string name = text_field(request, "op");
   auto operation = operations.find(name);
-  if (operation == operations.end()) return fail(session, usage("the daemon knows no operation '" + name.substr(0, 40) + "'"));
+  if (operation == operations.end())
+    return fail(session, usage("the daemon knows no operation '" + name.substr(0, 40) + "'"));
   (this->*operation->second)(session, request);
 } catch (const Json::exception& error) {
   fail(session, usage(std::string("a field of the request has a wrong type: ") + error.what()));
@@ -167,7 +169,8 @@ void Commands::admit(const SessionPtr& session, const Json& request) {
     return fail(session, {"nested", "this is already inside the job " + daemon_.state.jobs.at(*job).name +
                                         "; a job inside a job is not possible: start it from outside"});
   if (session->process.pid == 0)
-    return fail(session, {"not_permitted", "the sender lives in another process namespace; register its container instead"});
+    return fail(session,
+                {"not_permitted", "the sender lives in another process namespace; register its container instead"});
   AdmitOrder order;
   order.runner = session->process;
   order.tell = teller(session);
@@ -178,9 +181,12 @@ void Commands::register_container(const SessionPtr& session, const Json& request
   std::string cgroup = text_field(request, "cgroup");
   while (cgroup.size() > 1 && cgroup.back() == '/') cgroup.pop_back();
   if (cgroup.size() < 2 || cgroup.front() != '/' || cgroup.find("/..") != std::string::npos)
-    return fail(session, usage("give the container's cgroup as an absolute path, as /proc/PID/cgroup shows it, and not the root"));
+    return fail(
+        session,
+        usage("give the container's cgroup as an absolute path, as /proc/PID/cgroup shows it, and not the root"));
   if (auto job = inside_of(session))
-    return fail(session, {"nested", "this is inside the job " + daemon_.state.jobs.at(*job).name + "; register the container from outside"});
+    return fail(session, {"nested", "this is inside the job " + daemon_.state.jobs.at(*job).name +
+                                        "; register the container from outside"});
   if (session->uid() != 0 && daemon_.settings.system)
     return fail(session, {"not_permitted", "only root may register a container with the system's daemon"});
   AdmitOrder order;
@@ -201,12 +207,14 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   wanted.priority = priority_field(request, policy::Priority::normal);
   wanted.max_share = field<double>(request, "max_share_ratio");
   auto device = request.find("device");
-  wanted.device = device != request.end() && device->is_number_unsigned() ? std::to_string(device->get<uint64_t>()) : text_field(request, "device");
+  wanted.device = device != request.end() && device->is_number_unsigned() ? std::to_string(device->get<uint64_t>())
+                                                                          : text_field(request, "device");
   wanted.visible_devices = field<std::string>(request, "visible_devices");
   wanted.strict = field<bool>(request, "strict").value_or(false);
   order.wait_seconds = field<double>(request, "wait_seconds").value_or(0);
   if (std::isnan(order.wait_seconds) || order.wait_seconds > 1e8) order.wait_seconds = -1;
-  order.limits = limits_of(daemon_.settings.config, wanted.user, group_names(wanted.user), daemon_.settings.system, wanted.uid == 0);
+  order.limits = limits_of(daemon_.settings.config, wanted.user, group_names(wanted.user), daemon_.settings.system,
+                           wanted.uid == 0);
   wanted.weight = whole_field(request, "weight").value_or(std::min<int64_t>(100, order.limits.max_weight));
   order.reply = [this, session](Result<JobId> result) {
     session->queued = 0;
@@ -217,7 +225,8 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     Json devices = Json::array(), notes = Json::array();
     for (policy::DeviceIndex i = 0; i < job.devices.size(); ++i) {
       if (!job.devices[i].placed) continue;
-      devices.push_back({{"index", i}, {"uuid", daemon_.state.devices[i].uuid_text},
+      devices.push_back({{"index", i},
+                         {"uuid", daemon_.state.devices[i].uuid_text},
                          {"quota_bytes", job.devices[i].quota ? Json(*job.devices[i].quota) : Json(nullptr)}});
       if (std::string holder = daemon_.gpus.locked_by(i); !holder.empty())
         notes.push_back("GPU " + std::to_string(i) + " is also shared out by the berth daemon of " + holder +
@@ -249,8 +258,9 @@ void Commands::start(const SessionPtr& session, const Json& request) {
 void Commands::finish(const SessionPtr& session, const Json& request) {
   auto job = field<uint64_t>(request, "job");
   if (!job) return fail(session, usage("finish needs job"));
-  auto status = daemon_.jobs.finish(*job, session->process, static_cast<int>(whole_field(request, "exit_code").value_or(0)),
-                                    [this, session] { reply(session, Json::object()); });
+  auto status =
+      daemon_.jobs.finish(*job, session->process, static_cast<int>(whole_field(request, "exit_code").value_or(0)),
+                          [this, session] { reply(session, Json::object()); });
   if (!status) return fail(session, status.error());
   session->jobs.erase(*job);
 }
@@ -275,15 +285,20 @@ void Commands::kill(const SessionPtr& session, const Json& request) {
     case policy::JobState::waiting:
       daemon_.jobs.leave_queue(*job, "ended by berth kill while it waited");
       return reply(session, {{"signalled", 0}});
-    case policy::JobState::ended: return fail(session, {"unknown_job", "the job " + text_field(request, "name") + " has ended already"});
-    default: daemon_.jobs.signal(*job, static_cast<int>(signal), [this, session](size_t count) { reply(session, {{"signalled", count}}); });
+    case policy::JobState::ended:
+      return fail(session, {"unknown_job", "the job " + text_field(request, "name") + " has ended already"});
+    default:
+      daemon_.jobs.signal(*job, static_cast<int>(signal), [this, session](size_t count) {
+        reply(session, {{"signalled", count}});
+      });
   }
 }
 
 void Commands::events(const SessionPtr& session, const Json& request) {
   auto seconds = field<double>(request, "since_seconds");
   reply(session, {{"schema", 1}, {"events", daemon_.events.since(seconds ? wall_before(*seconds) : "")}});
-  if (field<bool>(request, "follow").value_or(false) && !session->follower) session->follower = daemon_.events.follow(teller(session));
+  if (field<bool>(request, "follow").value_or(false) && !session->follower)
+    session->follower = daemon_.events.follow(teller(session));
 }
 
 void Commands::stop(const SessionPtr& session, const Json& request) {
@@ -291,7 +306,8 @@ void Commands::stop(const SessionPtr& session, const Json& request) {
     return fail(session, {"not_permitted", "only the daemon's user and root may end it"});
   if (inside_of(session)) return fail(session, {"not_permitted", "a process of a job cannot end the daemon"});
   if (daemon_.jobs.any_living() && !field<bool>(request, "force").value_or(false))
-    return fail(session, {"refused", "jobs are running; end them first, or force it: they then run on without a daemon"});
+    return fail(session,
+                {"refused", "jobs are running; end them first, or force it: they then run on without a daemon"});
   reply(session, Json::object());
   asio::post(daemon_.loop, [this] { daemon_.stop(); });
 }

@@ -12,13 +12,13 @@ namespace berth::daemon {
 
 struct ControlSession {
   std::shared_ptr<Connection> connection;
-  ProcessId process;            // of the sender; pid 0 if it is out of our sight
-  std::vector<ProcessId> chain; // its parents, when it connected
+  ProcessId process;             // of the sender; pid 0 if it is out of our sight
+  std::vector<ProcessId> chain;  // its parents, when it connected
   std::string cgroup;
-  bool busy = false;            // a request is being answered
+  bool busy = false;  // a request is being answered
   std::deque<std::string> pending;
-  JobId queued = 0;             // the admit that waits
-  std::set<JobId> jobs;         // admitted or started here
+  JobId queued = 0;      // the admit that waits
+  std::set<JobId> jobs;  // admitted or started here
   std::optional<uint64_t> follower;
 
   uid_t uid() const { return connection->peer().uid; }

@@ -21,10 +21,12 @@ std::string known_keys(std::initializer_list<const char*> keys) {
   return text;
 }
 
-Status only(const std::string& file, const toml::table& table, const std::string& name, std::initializer_list<const char*> keys) {
+Status only(const std::string& file, const toml::table& table, const std::string& name,
+            std::initializer_list<const char*> keys) {
   for (const auto& [key, value] : table)
     if (std::none_of(keys.begin(), keys.end(), [&](const char* known) { return key.str() == known; }))
-      return at(file, key.source(), "unknown key '" + std::string(key.str()) + "' in " + name + "; known are " + known_keys(keys));
+      return at(file, key.source(),
+                "unknown key '" + std::string(key.str()) + "' in " + name + "; known are " + known_keys(keys));
   return Ok{};
 }
 
@@ -44,7 +46,8 @@ std::optional<uint32_t> whole_number(const toml::node& node, int64_t least, int6
 Result<LimitRow> read_limits(const std::string& file, const toml::node& node, const std::string& name) {
   const toml::table* table = node.as_table();
   if (!table) return at(file, node.source(), name + " must be a table");
-  if (auto status = only(file, *table, name, {"max_memory", "max_jobs", "max_priority", "max_weight"}); !status) return status.error();
+  if (auto status = only(file, *table, name, {"max_memory", "max_jobs", "max_priority", "max_weight"}); !status)
+    return status.error();
   LimitRow row;
   for (const auto& [key, value] : *table) {
     bool good = true;
@@ -60,14 +63,16 @@ Result<LimitRow> read_limits(const std::string& file, const toml::node& node, co
       good = (row.max_weight = whole_number(value, 1, 10000)).has_value();
     }
     if (!good)
-      return at(file, value.source(), "the value of " + name + "." + std::string(key.str()) +
-                                          " does not fit: max_memory is a size such as \"8G\" or \"40%\", max_jobs a number, "
-                                          "max_priority high, normal or low, max_weight 1 to 10000");
+      return at(file, value.source(),
+                "the value of " + name + "." + std::string(key.str()) +
+                    " does not fit: max_memory is a size such as \"8G\" or \"40%\", max_jobs a number, "
+                    "max_priority high, normal or low, max_weight 1 to 10000");
   }
   return row;
 }
 
-Status read_named_limits(const std::string& file, const toml::node& node, const std::string& name, std::map<std::string, LimitRow>* rows) {
+Status read_named_limits(const std::string& file, const toml::node& node, const std::string& name,
+                         std::map<std::string, LimitRow>* rows) {
   const toml::table* table = node.as_table();
   if (!table) return at(file, node.source(), name + " must be a table of tables, such as [" + name + ".alice]");
   for (const auto& [key, value] : *table) {
@@ -89,7 +94,8 @@ Status read_all_limits(const std::string& file, const toml::node& node, Config* 
       config->default_limits = *row;
     } else {
       auto* rows = key.str() == "user" ? &config->user_limits : &config->group_limits;
-      if (auto status = read_named_limits(file, value, "limits." + std::string(key.str()), rows); !status) return status;
+      if (auto status = read_named_limits(file, value, "limits." + std::string(key.str()), rows); !status)
+        return status;
     }
   }
   return Ok{};
@@ -131,7 +137,8 @@ Result<Config> read_config(const std::string& file) {
   auto parsed = toml::parse_file(file);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    if (error.source().begin.line == 0) return Error{"usage", "cannot read the configuration " + file + ": " + std::string(error.description())};
+    if (error.source().begin.line == 0)
+      return Error{"usage", "cannot read the configuration " + file + ": " + std::string(error.description())};
     return at(file, error.source(), std::string(error.description()));
   }
   const toml::table& table = parsed.table();
@@ -139,7 +146,8 @@ Result<Config> read_config(const std::string& file) {
   config.file = file;
   if (auto status = only(file, table, "the file", {"daemon", "limits", "events"}); !status) return status.error();
   using Reader = Status (*)(const std::string&, const toml::node&, Config*);
-  for (auto [key, reader] : {std::pair<const char*, Reader>{"daemon", read_daemon}, {"limits", read_all_limits}, {"events", read_events}})
+  for (auto [key, reader] :
+       {std::pair<const char*, Reader>{"daemon", read_daemon}, {"limits", read_all_limits}, {"events", read_events}})
     if (const toml::node* node = table.get(key))
       if (auto status = reader(file, *node, &config); !status) return status.error();
   return config;
@@ -164,7 +172,9 @@ policy::Limits limits_of(const Config& config, const std::string& user, const st
   };
   auto more = [](const auto& a, const auto& b) { return a > b; };
   auto more_memory = [](const std::string& a, const std::string& b) {
-    auto bytes = [](const std::string& text) { return parse_quota(text, 1ull << 40)->value_or(~0ull); };  // none: no limit
+    auto bytes = [](const std::string& text) {
+      return parse_quota(text, 1ull << 40)->value_or(~0ull);
+    };  // none: no limit
     return bytes(a) > bytes(b);
   };
   policy::Limits limits;

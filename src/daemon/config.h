@@ -39,8 +39,8 @@ policy::Limits limits_of(const Config& config, const std::string& user, const st
 struct Settings {
   std::string socket;
   std::string state_file;
-  bool system = false;           // serves all users of the machine
-  double idle_seconds = 60;      // a per-user daemon ends so long after its last job; 0 = never
+  bool system = false;       // serves all users of the machine
+  double idle_seconds = 60;  // a per-user daemon ends so long after its last job; 0 = never
   Config config;
 };
 

@@ -58,11 +58,15 @@ TEST_F(ConfigTest, ReadsAllThereIs) {
 }
 
 TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
-  EXPECT_EQ(error("[daemon]\nsockett = \"/x\"\n"), file_ + ":2: unknown key 'sockett' in daemon; known are socket, headroom");
-  EXPECT_EQ(error("\n[limit.default]\nmax_jobs = 1\n").substr(0, file_.size() + 25), file_ + ":2: unknown key 'limit' i");
-  for (const char* text : {"[limits.default]\nmax_memory = \"8X\"", "[limits.default]\nmax_jobs = -1", "[limits.default]\nmax_priority = \"top\"",
-                           "[limits.user.bob]\nmax_weight = 0", "[limits.group.staff]\nmax_jobs = \"4\"", "[events]\nkeep = 0",
-                           "[daemon]\nsocket = \"relative\"", "[daemon]\nheadroom = \"-1\"", "[limits.user]\nbob = 3", "[daemon]\nx y"})
+  EXPECT_EQ(error("[daemon]\nsockett = \"/x\"\n"),
+            file_ + ":2: unknown key 'sockett' in daemon; known are socket, headroom");
+  EXPECT_EQ(error("\n[limit.default]\nmax_jobs = 1\n").substr(0, file_.size() + 25),
+            file_ + ":2: unknown key 'limit' i");
+  for (const char* text :
+       {"[limits.default]\nmax_memory = \"8X\"", "[limits.default]\nmax_jobs = -1",
+        "[limits.default]\nmax_priority = \"top\"", "[limits.user.bob]\nmax_weight = 0",
+        "[limits.group.staff]\nmax_jobs = \"4\"", "[events]\nkeep = 0", "[daemon]\nsocket = \"relative\"",
+        "[daemon]\nheadroom = \"-1\"", "[limits.user]\nbob = 3", "[daemon]\nx y"})
     EXPECT_TRUE(error(text).starts_with(file_ + ":2: ")) << error(text);
   EXPECT_NE(read_config(folder_ + "/none.toml").error().message.find("/none.toml"), std::string::npos);
 }

@@ -10,15 +10,24 @@ namespace berth::daemon {
 namespace {
 
 constexpr size_t kMaxConnections = 4096, kMaxConnectionsOfUser = 2048;
-constexpr size_t kMaxQueuedBytes = 4u << 20;                 // towards one peer
+constexpr size_t kMaxQueuedBytes = 4u << 20;  // towards one peer
 constexpr policy::Time kNewcomerPatience = std::chrono::seconds(10);
 
 }  // namespace
 
 Daemon::Daemon(asio::io_context& the_loop, Settings the_settings, std::unique_ptr<GpuSource> source)
-    : loop(the_loop), settings(std::move(the_settings)), processes(loop), disk(loop), nvml(loop),
-      events(store, disk, settings.config.keep_events), jobs(*this), guests(*this), gpus(*this, std::move(source)),
-      commands(*this), idle_timer_(loop), newcomers_timer_(loop) {}
+    : loop(the_loop),
+      settings(std::move(the_settings)),
+      processes(loop),
+      disk(loop),
+      nvml(loop),
+      events(store, disk, settings.config.keep_events),
+      jobs(*this),
+      guests(*this),
+      gpus(*this, std::move(source)),
+      commands(*this),
+      idle_timer_(loop),
+      newcomers_timer_(loop) {}
 
 // What the workers still do uses the parts below; it must be over before any of them goes.
 Daemon::~Daemon() {
@@ -28,7 +37,9 @@ Daemon::~Daemon() {
 
 Status Daemon::open() {
   // The lock of the socket comes first: it keeps a second daemon off the store.
-  if (auto status = listener_.open(loop, settings.socket, settings.system, [this](UniqueFd socket) { serve(std::move(socket)); }); !status)
+  if (auto status =
+          listener_.open(loop, settings.socket, settings.system, [this](UniqueFd socket) { serve(std::move(socket)); });
+      !status)
     return status;
   gpus.open();
   if (auto status = store.open(settings.state_file, boot_id()); !status) return status;
@@ -36,7 +47,10 @@ Status Daemon::open() {
   if (!stored) return stored.error();
   events.restore(std::move(*stored));
   if (auto status = jobs.restore(); !status) return status;
-  events.add({"daemon_started", "", "", std::string("berthd ") + BERTH_VERSION + " started" +
+  events.add({"daemon_started",
+              "",
+              "",
+              std::string("berthd ") + BERTH_VERSION + " started" +
                   (jobs.any_living() ? " and goes on with the jobs of its predecessor" : ""),
               {{"pid", ::getpid()}, {"version", BERTH_VERSION}, {"driver", gpus.describe()}}});
   settle();
@@ -51,7 +65,8 @@ void Daemon::stop() {
 
 bool Daemon::too_many(const Peer& peer) const {
   auto it = connections_of_.find(peer.uid);
-  return connections_ >= kMaxConnections || (it != connections_of_.end() && it->second >= kMaxConnectionsOfUser && peer.uid != 0);
+  return connections_ >= kMaxConnections ||
+         (it != connections_of_.end() && it->second >= kMaxConnectionsOfUser && peer.uid != 0);
 }
 
 void Daemon::serve(UniqueFd socket) {
@@ -86,8 +101,12 @@ void Daemon::first_packet(const std::shared_ptr<Connection>& connection, std::st
   if (packet.size() >= sizeof header) std::memcpy(&header, packet.data(), sizeof header);
   if (header.magic == wire::kMagic && header.type == wire::MessageType::control_request) {
     if (header.major == wire::kMajor) return commands.open(connection, packet);
-    std::string text = Json{{"error", {{"code", "version"}, {"message", "this daemon speaks version " + std::to_string(wire::kMajor) +
-        " of the protocol and the command " + std::to_string(header.major) + ": use commands and daemon of one release"}}}}.dump();
+    std::string text = Json{{"error",
+                             {{"code", "version"},
+                              {"message", "this daemon speaks version " + std::to_string(wire::kMajor) +
+                                              " of the protocol and the command " + std::to_string(header.major) +
+                                              ": use commands and daemon of one release"}}}}
+                           .dump();
     connection->send(wire::control_packet(wire::MessageType::control_reply, text));
     return connection->close_after_sending();
   }
@@ -150,7 +169,8 @@ void Daemon::set_idle_timer() {
     idle_timer_.cancel();
     return;
   }
-  idle_timer_.expires_after(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(settings.idle_seconds)));
+  idle_timer_.expires_after(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(settings.idle_seconds)));
   idle_timer_.async_wait([this](asio::error_code error) {
     if (!error && idle_timer_set_) stop();
   });

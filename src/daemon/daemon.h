@@ -1,4 +1,5 @@
-// berthd: one event loop owns all state; what blocks runs on two workers. The parts call each other through this object.
+// berthd: one event loop owns all state; what blocks runs on two workers. The parts call each other through this
+// object.
 //
 //   Commands  requests of people and scripts      Jobs    admission, processes, end of jobs
 //   Guests    attached programs, their memory     Gpus    NVML readings and what follows from them

@@ -19,7 +19,8 @@ std::string lock_name(const std::string& uuid) {
   const char* folder = std::getenv("BERTH_SIM_DIR");
   std::string name = "berth-" + uuid;
   if (driver && *driver)
-    name += "-" + std::to_string(std::hash<std::string>{}(folder && *folder ? folder : "user " + std::to_string(::getuid())));
+    name += "-" +
+            std::to_string(std::hash<std::string>{}(folder && *folder ? folder : "user " + std::to_string(::getuid())));
   return name;
 }
 

@@ -21,8 +21,13 @@ void Events::restore(std::vector<Json> stored) {
 void Events::add(const Event& event) {
   uint64_t id = next_id_++;
   auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
-  Json record = {{"id", id},       {"at", wall_now()},          {"kind", event.kind}, {"job", or_null(event.job)},
-                 {"user", or_null(event.user)}, {"message", event.message}, {"fields", event.fields}};
+  Json record = {{"id", id},
+                 {"at", wall_now()},
+                 {"kind", event.kind},
+                 {"job", or_null(event.job)},
+                 {"user", or_null(event.user)},
+                 {"message", event.message},
+                 {"fields", event.fields}};
   last_.push_back(record);
   while (last_.size() > keep_) last_.pop_front();
   for (auto& [number, follower] : followers_) follower(record);

@@ -10,7 +10,7 @@
 namespace berth::daemon {
 
 struct Event {
-  std::string kind;  // job_admitted, over_quota ...: docs/json.md lists them
+  std::string kind;       // job_admitted, over_quota ...: docs/json.md lists them
   std::string job, user;  // "" = of no job
   std::string message;    // one clear line
   Json fields = Json::object();

@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!rest.empty()) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.size() <= wire::kMaxControlPiece) daemon->send(fd, wire::control_packet(wire::MessageType::control_request, line));
+    if (line.size() <= wire::kMaxControlPiece)
+      daemon->send(fd, wire::control_packet(wire::MessageType::control_request, line));
   }
   fd.reset();
   daemon->turn();

@@ -1,5 +1,5 @@
-// Packets of guests. An input is a row of packets: a byte for the kind (0: raw, else a message type whose header is made
-// right), a byte for the length in units of 4, and the bytes.
+// Packets of guests. An input is a row of packets: a byte for the kind (0: raw, else a message type whose header is
+// made right), a byte for the length in units of 4, and the bytes.
 #include <cstring>
 
 #include "daemon/fuzz_daemon.h"

@@ -19,12 +19,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr policy::Time kUsual = seconds(5);           // while jobs live
-constexpr policy::Time kFast = milliseconds(50);      // while bytes are leaving
-constexpr policy::Time kPatient = seconds(1);         // while they have been leaving for kLong
+constexpr policy::Time kUsual = seconds(5);       // while jobs live
+constexpr policy::Time kFast = milliseconds(50);  // while bytes are leaving
+constexpr policy::Time kPatient = seconds(1);     // while they have been leaving for kLong
 constexpr policy::Time kLong = seconds(10);
-constexpr policy::Time kFresh = seconds(1);           // old enough to be read again before a decision
-constexpr policy::Time kLeast = milliseconds(20);     // between the beginnings of two readings
+constexpr policy::Time kFresh = seconds(1);             // old enough to be read again before a decision
+constexpr policy::Time kLeast = milliseconds(20);       // between the beginnings of two readings
 constexpr policy::Time kSuspicion = milliseconds(250);  // until a process that isn't attached counts as escaped
 
 GpuProcess look_up(pid_t pid) {
@@ -66,7 +66,8 @@ void Gpus::adopt(const std::vector<GpuInfo>& infos, std::string description) {
     device.name = info.name;
     device.total = info.total_bytes;
     device.headroom = daemon_.settings.config.headroom.value_or(policy::kDefaultHeadroom);
-    if (!parse_uuid(info.uuid, &device.uuid)) log_line("device " + info.name + " has the odd UUID " + info.uuid + " and is left alone");
+    if (!parse_uuid(info.uuid, &device.uuid))
+      log_line("device " + info.name + " has the odd UUID " + info.uuid + " and is left alone");
     daemon_.state.devices.push_back(device);
   }
   unmanaged_.resize(infos.size());
@@ -78,15 +79,19 @@ void Gpus::adopt(const std::vector<GpuInfo>& infos, std::string description) {
 
 void Gpus::when_fresh(std::function<void()> then) {
   if (no_device_) {
-    daemon_.nvml.run([source = source_.get()] {
-      auto infos = source->open();
-      return std::pair(std::move(infos), source->describe());
-    }, [this, then = std::move(then)](std::pair<Result<std::vector<GpuInfo>>, std::string> found) {
-      if (!no_device_) return when_fresh(then);  // another request has found them meanwhile
-      if (!found.first) no_device_ = found.first.error();
-      else adopt(*found.first, std::move(found.second));
-      no_device_ ? then() : when_fresh(then);
-    });
+    daemon_.nvml.run(
+        [source = source_.get()] {
+          auto infos = source->open();
+          return std::pair(std::move(infos), source->describe());
+        },
+        [this, then = std::move(then)](std::pair<Result<std::vector<GpuInfo>>, std::string> found) {
+          if (!no_device_) return when_fresh(then);  // another request has found them meanwhile
+          if (!found.first)
+            no_device_ = found.first.error();
+          else
+            adopt(*found.first, std::move(found.second));
+          no_device_ ? then() : when_fresh(then);
+        });
     return;
   }
   if (steady_now() - last_began_ < kFresh && !reading_) return then();
@@ -123,15 +128,17 @@ void Gpus::begin() {
   std::set<pid_t> known;
   for (const auto& [id, client] : daemon_.state.clients)
     if (!client.viewer) known.insert(client.process.pid);
-  daemon_.nvml.run([source = source_.get(), known = std::move(known)]() -> Readings {
-    Readings result{source->read(), {}};
-    std::set<pid_t> seen;
-    if (result.first)
-      for (const GpuReading& reading : *result.first)
-        for (const policy::ProcessUse& use : reading.processes)
-          if (!known.contains(use.pid) && seen.insert(use.pid).second) result.second.push_back(look_up(use.pid));
-    return result;
-  }, [this, began = last_began_](Readings readings) { done(began, std::move(readings)); });
+  daemon_.nvml.run(
+      [source = source_.get(), known = std::move(known)]() -> Readings {
+        Readings result{source->read(), {}};
+        std::set<pid_t> seen;
+        if (result.first)
+          for (const GpuReading& reading : *result.first)
+            for (const policy::ProcessUse& use : reading.processes)
+              if (!known.contains(use.pid) && seen.insert(use.pid).second) result.second.push_back(look_up(use.pid));
+        return result;
+      },
+      [this, began = last_began_](Readings readings) { done(began, std::move(readings)); });
 }
 
 void Gpus::done(policy::Time began, Readings readings) {
@@ -155,17 +162,18 @@ void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, con
   policy::Time now = steady_now();
   // Whoever attached while the reading ran is no stranger any more.
   auto is_client = [&](ProcessId process) {
-    return std::any_of(daemon_.state.clients.begin(), daemon_.state.clients.end(), [&](const auto& entry) {
-      return entry.second.process == process && !entry.second.viewer;
-    });
+    return std::any_of(daemon_.state.clients.begin(), daemon_.state.clients.end(),
+                       [&](const auto& entry) { return entry.second.process == process && !entry.second.viewer; });
   };
   std::set<ProcessId> present;
   std::map<pid_t, const GpuProcess*> unmanaged;
   for (const GpuProcess& process : processes) {
     if (is_client(process.process)) continue;
     present.insert(process.process);
-    if (auto job = daemon_.job_of(process.chain, process.cgroup)) judge(process, *job, now);
-    else unmanaged[process.process.pid] = &process;
+    if (auto job = daemon_.job_of(process.chain, process.cgroup))
+      judge(process, *job, now);
+    else
+      unmanaged[process.process.pid] = &process;
   }
   std::erase_if(suspects_, [&](const auto& entry) { return !present.contains(entry.first); });
   std::erase_if(told_unmanaged_, [&](ProcessId process) { return !present.contains(process); });
@@ -177,21 +185,34 @@ void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, con
     for (const policy::ProcessUse& use : reading.processes)
       if (auto it = unmanaged.find(use.pid); it != unmanaged.end())
         unmanaged_[i].push_back({use.pid, it->second->uid, it->second->command, use.bytes});
-    for (const policy::Drift& drift : policy::apply_reading(daemon_.state, i, {began, reading.used_bytes, reading.lists_processes, reading.processes}, now)) {
+    for (const policy::Drift& drift : policy::apply_reading(
+             daemon_.state, i, {began, reading.used_bytes, reading.lists_processes, reading.processes}, now)) {
       const policy::Client& client = daemon_.state.clients.at(drift.client);
       const policy::Job& job = daemon_.state.jobs.at(client.job);
-      daemon_.events.add({"drift", job.name, job.user, client.command + " (process " + std::to_string(client.process.pid) + ") holds " +
-                              format_size(drift.nvml_bytes) + " on GPU " + std::to_string(i) + " by NVML, and its account says " + format_size(drift.account_bytes),
-                          {{"pid", client.process.pid}, {"device", i}, {"nvml_bytes", drift.nvml_bytes}, {"account_bytes", drift.account_bytes}}});
+      daemon_.events.add({"drift",
+                          job.name,
+                          job.user,
+                          client.command + " (process " + std::to_string(client.process.pid) + ") holds " +
+                              format_size(drift.nvml_bytes) + " on GPU " + std::to_string(i) +
+                              " by NVML, and its account says " + format_size(drift.account_bytes),
+                          {{"pid", client.process.pid},
+                           {"device", i},
+                           {"nvml_bytes", drift.nvml_bytes},
+                           {"account_bytes", drift.account_bytes}}});
     }
   }
   for (const auto& [pid, process] : unmanaged)
     if (told_unmanaged_.insert(process->process).second)
-      daemon_.events.add({"unmanaged_process", "", user_name(process->uid), process->command + " (process " + std::to_string(pid) +
-                              ") uses a GPU and belongs to no job; what it holds can't be promised", {{"pid", pid}, {"uid", process->uid}}});
+      daemon_.events.add({"unmanaged_process",
+                          "",
+                          user_name(process->uid),
+                          process->command + " (process " + std::to_string(pid) +
+                              ") uses a GPU and belongs to no job; what it holds can't be promised",
+                          {{"pid", pid}, {"uid", process->uid}}});
 }
 
-// A process below a job that is on a device without being attached. It may be about to attach, so it gets a little time.
+// A process below a job that is on a device without being attached. It may be about to attach, so it gets a little
+// time.
 void Gpus::judge(const GpuProcess& process, policy::JobId job, policy::Time now) {
   if (daemon_.guests.collecting()) return;
   auto [it, first] = suspects_.emplace(process.process, now);
@@ -216,7 +237,8 @@ void Gpus::escaped(const GpuProcess& process, policy::JobId id) {
   } else {
     text += "what it holds is charged to the job, and nothing keeps it within the quota (try --isolate)";
   }
-  daemon_.events.add({"escaped_process", job.name, job.user, text, {{"pid", process.process.pid}, {"strict", job.strict}}});
+  daemon_.events.add(
+      {"escaped_process", job.name, job.user, text, {{"pid", process.process.pid}, {"strict", job.strict}}});
   daemon_.jobs.tell(id, {{"event", "message"}, {"text", text}});
   if (job.strict) daemon_.jobs.tell(id, {{"event", "end_job"}, {"reason", text}});
   daemon_.processes.watch(process.process, [this, ended = process.process] { daemon_.guests.process_ended(ended); });

@@ -68,7 +68,10 @@ void Guests::malformed(const std::shared_ptr<Connection>& connection, const std:
     std::string job;
     if (auto it = daemon_.state.clients.find(client); it != daemon_.state.clients.end())
       job = daemon_.state.jobs.at(it->second.job).name;
-    daemon_.events.add({"malformed_client", job, "", "process " + std::to_string(connection->peer().pid) + " was disconnected: " + what,
+    daemon_.events.add({"malformed_client",
+                        job,
+                        "",
+                        "process " + std::to_string(connection->peer().pid) + " was disconnected: " + what,
                         {{"pid", connection->peer().pid}, {"so_far", malformed_}}});
   }
   connection->close();
@@ -115,11 +118,13 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   policy::Time now = steady_now();
   bool viewer = hello.role == wire::Role::viewer;
   auto known = std::find_if(daemon_.state.clients.begin(), daemon_.state.clients.end(), [&](const auto& entry) {
-    return entry.second.process == process.id && entry.second.viewer == viewer && entry.second.state != policy::ClientState::leaving;
+    return entry.second.process == process.id && entry.second.viewer == viewer &&
+           entry.second.state != policy::ClientState::leaving;
   });
   bool again = known != daemon_.state.clients.end();
   // One that attaches over and over must not fill the events.
-  bool tell = !viewer && !(again && known->second.state == policy::ClientState::attached && now - known->second.since < std::chrono::seconds(1));
+  bool tell = !viewer && !(again && known->second.state == policy::ClientState::attached &&
+                           now - known->second.since < std::chrono::seconds(1));
   policy::Client& client = again ? known->second : policy::add_client(daemon_.state, job, process.id, viewer, now);
   ClientId id = client.id;
   policy::set_attached(daemon_.state, id, now);
@@ -155,10 +160,16 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   }
   const policy::Job& owner = daemon_.state.jobs.at(client.job);
   if (tell)
-    daemon_.events.add({"client_attached", owner.name, owner.user,
-                        client.command + " (process " + std::to_string(client.process.pid) + ") attached" + (again ? " again" : ""),
-                        {{"pid", client.process.pid}, {"driver_version", hello.driver_version}, {"shim_version", clean_text(hello.shim_version)},
-                         {"unknown_symbols", hello.unknown_symbols}, {"missing_symbols", hello.missing_symbols}}});
+    daemon_.events.add(
+        {"client_attached",
+         owner.name,
+         owner.user,
+         client.command + " (process " + std::to_string(client.process.pid) + ") attached" + (again ? " again" : ""),
+         {{"pid", client.process.pid},
+          {"driver_version", hello.driver_version},
+          {"shim_version", clean_text(hello.shim_version)},
+          {"unknown_symbols", hello.unknown_symbols},
+          {"missing_symbols", hello.missing_symbols}}});
   if (!viewer) daemon_.gpus.request();
 }
 
@@ -225,16 +236,23 @@ void Guests::packet(Session& session, std::string_view packet) {
   std::memcpy(&header, packet.data(), sizeof header);
   auto handled = [&]<class Message>(void (Guests::*handler)(Session&, const Message&)) {
     Message message;
-    if (!read_message(packet, &message)) return malformed(session.connection, "a packet makes no sense", session.client);
+    if (!read_message(packet, &message))
+      return malformed(session.connection, "a packet makes no sense", session.client);
     (this->*handler)(session, message);
   };
   switch (header.type) {
-    case wire::MessageType::holdings: return handled(&Guests::on_holdings);
-    case wire::MessageType::reserve: return handled(&Guests::on_reserve);
-    case wire::MessageType::release: return handled(&Guests::on_release);
-    case wire::MessageType::refresh: return handled(&Guests::on_refresh);
-    case wire::MessageType::notice: return handled(&Guests::on_notice);
-    default: return malformed(session.connection, "a packet is of no known kind", session.client);
+    case wire::MessageType::holdings:
+      return handled(&Guests::on_holdings);
+    case wire::MessageType::reserve:
+      return handled(&Guests::on_reserve);
+    case wire::MessageType::release:
+      return handled(&Guests::on_release);
+    case wire::MessageType::refresh:
+      return handled(&Guests::on_refresh);
+    case wire::MessageType::notice:
+      return handled(&Guests::on_notice);
+    default:
+      return malformed(session.connection, "a packet is of no known kind", session.client);
   }
 }
 
@@ -245,8 +263,9 @@ void Guests::on_holdings(Session& session, const wire::Holdings& message) {
   if (!session.may_report) return;
   if (!std::exchange(session.reporting, true)) policy::begin_holdings(daemon_.state, session.client);
   if (message.bytes > 0)
-    policy::add_holding(daemon_.state, session.client, static_cast<policy::DeviceIndex>(session.devices[message.device]),
-                        kind_of(message.kind), message.bytes, steady_now());
+    policy::add_holding(daemon_.state, session.client,
+                        static_cast<policy::DeviceIndex>(session.devices[message.device]), kind_of(message.kind),
+                        message.bytes, steady_now());
   if (message.last) end_report(session);
 }
 
@@ -282,7 +301,8 @@ void Guests::on_refresh(Session& session, const wire::Refresh& message) {
 void Guests::on_notice(Session& session, const wire::Notice& message) {
   const policy::Client& client = daemon_.state.clients.at(session.client);
   const policy::Job& job = daemon_.state.jobs.at(client.job);
-  std::string who = client.command + " (process " + std::to_string(client.process.pid) + ")", name = clean_text(message.text);
+  std::string who = client.command + " (process " + std::to_string(client.process.pid) + ")",
+              name = clean_text(message.text);
   policy::Time now = steady_now();
   if (now - session.noticed < std::chrono::seconds(1) && session.notices >= 10) return;  // enough for now
   if (now - session.noticed >= std::chrono::seconds(1)) session.noticed = now, session.notices = 0;
@@ -291,16 +311,20 @@ void Guests::on_notice(Session& session, const wire::Notice& message) {
   switch (message.code) {
     case wire::NoticeCode::partly_covered:
       if (!std::exchange(session.partly_covered, true))
-        daemon_.events.add({"partly_covered", job.name, job.user, who + " uses driver functions that berth doesn't know, first " + name +
-                                "; its quota is checked through NVML there", fields});
+        daemon_.events.add({"partly_covered", job.name, job.user,
+                            who + " uses driver functions that berth doesn't know, first " + name +
+                                "; its quota is checked through NVML there",
+                            fields});
       return;
     case wire::NoticeCode::driver_full:
       daemon_.gpus.request();
-      return daemon_.events.add({"driver_full", job.name, job.user, "the driver had no " + format_size(message.value) + " for " + who +
-                                     " although they were granted", fields});
+      return daemon_.events.add(
+          {"driver_full", job.name, job.user,
+           "the driver had no " + format_size(message.value) + " for " + who + " although they were granted", fields});
     case wire::NoticeCode::over_quota:
-      return daemon_.events.add({"over_quota", job.name, job.user, who + " was refused " + format_size(message.value) +
-                                     " while the daemon was away", fields});
+      return daemon_.events.add({"over_quota", job.name, job.user,
+                                 who + " was refused " + format_size(message.value) + " while the daemon was away",
+                                 fields});
   }
 }
 
@@ -334,7 +358,10 @@ void Guests::process_ended(ProcessId process) {
     const policy::Client client = daemon_.state.clients.at(id);
     const policy::Job& job = daemon_.state.jobs.at(client.job);
     if (!client.viewer)
-      daemon_.events.add({"client_lost", job.name, job.user, client.command + " (process " + std::to_string(client.process.pid) + ") ended",
+      daemon_.events.add({"client_lost",
+                          job.name,
+                          job.user,
+                          client.command + " (process " + std::to_string(client.process.pid) + ") ended",
                           {{"pid", client.process.pid}}});
     policy::client_died(daemon_.state, id, steady_now());
     daemon_.disk.run([this, process] { return daemon_.store.remove_client(process); }, [](Status) {});

@@ -23,8 +23,8 @@ class Guests {
   // The first packet of a connection is a hello, whole or not.
   void hello(const std::shared_ptr<Connection>& connection, std::string_view packet);
 
-  // Before the loop runs: the clients known from before a restart; until they have reported, or 5 s have passed, nothing
-  // is granted.
+  // Before the loop runs: the clients known from before a restart; until they have reported, or 5 s have passed,
+  // nothing is granted.
   void restore(const std::vector<ClientId>& clients);
   bool collecting() const { return !unreported_.empty(); }
 
@@ -46,12 +46,12 @@ class Guests {
     std::shared_ptr<Connection> connection;
     ClientId client = 0;
     Page page;
-    std::vector<int> devices;    // the guest's ordinals -> DeviceIndex, or -1
-    bool may_report = false;     // holdings are only taken before the first other message
+    std::vector<int> devices;  // the guest's ordinals -> DeviceIndex, or -1
+    bool may_report = false;   // holdings are only taken before the first other message
     bool reporting = false;
     std::optional<policy::Time> over_quota_told;
     uint64_t over_quota_untold = 0;
-    policy::Time noticed{0};     // events from its notices: at most ten a second
+    policy::Time noticed{0};  // events from its notices: at most ten a second
     int notices = 0;
     bool partly_covered = false;
   };
@@ -61,15 +61,15 @@ class Guests {
     policy::DeviceIndex device = 0;
     policy::Ask ask;
     policy::Time since{0};
-    bool drained = false;          // all pending packets of those who could release have been read
-    bool read = false;             // NVML has been read since
+    bool drained = false;  // all pending packets of those who could release have been read
+    bool read = false;     // NVML has been read since
   };
 
   static constexpr size_t kMaxParked = 4096;
 
   void refuse(const std::shared_ptr<Connection>& connection, wire::RefusedWhy why);
-  void attach(const std::shared_ptr<Connection>& connection, const wire::Hello& hello, OpenProcess process, policy::JobId job,
-              std::vector<int> devices);
+  void attach(const std::shared_ptr<Connection>& connection, const wire::Hello& hello, OpenProcess process,
+              policy::JobId job, std::vector<int> devices);
   void packet(Session& session, std::string_view packet);
   void on_holdings(Session& session, const wire::Holdings& message);
   void on_reserve(Session& session, const wire::Reserve& message);

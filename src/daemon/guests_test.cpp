@@ -12,7 +12,9 @@ namespace {
 std::string attach(const std::string& uuid = kUuid) { return "attach client " + uuid; }
 std::string reserve(uint64_t bytes) { return "reserve 0 0 " + std::to_string(bytes); }
 std::string release(uint64_t bytes) { return "release 0 0 " + std::to_string(bytes); }
-std::string granted(uint64_t bytes, uint64_t left) { return "granted " + std::to_string(bytes) + " " + std::to_string(left); }
+std::string granted(uint64_t bytes, uint64_t left) {
+  return "granted " + std::to_string(bytes) + " " + std::to_string(left);
+}
 std::string over_quota(uint64_t left) { return "over_quota 0 " + std::to_string(left); }
 
 }  // namespace
@@ -21,7 +23,8 @@ TEST_F(GuestsTest, AProgramGetsItsQuotaAndNotAByteMore) {
   start();
   Job a = job({{"memory", "8G"}});
   EXPECT_EQ(a.root.say(attach()), "welcome fresh");
-  EXPECT_EQ(a.root.say("page 0"), std::to_string(8 * kGiB) + " " + std::to_string(8 * kGiB) + " 0 0 " + std::to_string(a.root.pid));
+  EXPECT_EQ(a.root.say("page 0"),
+            std::to_string(8 * kGiB) + " " + std::to_string(8 * kGiB) + " 0 0 " + std::to_string(a.root.pid));
   EXPECT_EQ(a.root.say(reserve(8 * kGiB + 1)), over_quota(8 * kGiB));
   EXPECT_EQ(a.root.say(reserve(8 * kGiB)), granted(8 * kGiB, 0));
   EXPECT_EQ(a.root.say(reserve(1)), over_quota(0));
@@ -40,7 +43,9 @@ TEST_F(GuestsTest, AllProcessesOfAJobShareItsQuotaAndItsView) {
   EXPECT_EQ(child.say(reserve(3 * kGiB)), granted(3 * kGiB, 2 * kGiB));
   EXPECT_EQ(orphan.say(reserve(3 * kGiB)), over_quota(2 * kGiB));
   std::string page = orphan.say("page 0");  // B11: a second process sees what the first has taken
-  EXPECT_TRUE(page.starts_with(std::to_string(8 * kGiB) + " " + std::to_string(2 * kGiB) + " " + std::to_string(6 * kGiB))) << page;
+  EXPECT_TRUE(
+      page.starts_with(std::to_string(8 * kGiB) + " " + std::to_string(2 * kGiB) + " " + std::to_string(6 * kGiB)))
+      << page;
   EXPECT_EQ(job_in_ps("python3-1")["clients"].size(), 3u);
 }
 
@@ -230,7 +235,8 @@ TEST_F(GuestsTest, HostileFiguresAreClamped) {
   b.root.say(attach());
   EXPECT_EQ(a.root.say(reserve(~0ull)), over_quota(4 * kGiB));
   EXPECT_EQ(a.root.say(release(~0ull)), "ok");
-  EXPECT_EQ(a.root.say("reserve 0 0 " + std::to_string(~0ull) + " 2"), granted(11 * kGiB + kGiB, 0));  // "taken", b's promise stays
+  EXPECT_EQ(a.root.say("reserve 0 0 " + std::to_string(~0ull) + " 2"),
+            granted(11 * kGiB + kGiB, 0));  // "taken", b's promise stays
   a.root.say("close");
   a.root.say(attach());
   a.root.say("holdings 0 0 " + std::to_string(~0ull) + " 1");

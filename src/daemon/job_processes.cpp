@@ -67,7 +67,8 @@ Status Jobs::restore() {
     client.command = short_command_of(stored.process.pid);
     // One that is stopped can't report; NVML speaks for it.
     if (auto stat = read_process(stored.process.pid); stat && stat->state != 'T') known.push_back(client.id);
-    daemon_.processes.watch(stored.process, [this, process = stored.process] { daemon_.guests.process_ended(process); });
+    daemon_.processes.watch(stored.process,
+                            [this, process = stored.process] { daemon_.guests.process_ended(process); });
   }
   daemon_.guests.restore(known);
   for (const auto& [id, info] : infos_)
@@ -128,7 +129,9 @@ std::vector<ProcessId> Jobs::others(JobId id) const {
 
 void Jobs::find_living(JobId id, std::function<void(std::vector<ProcessId>)> then) {
   const JobInfo& info = infos_.at(id);
-  daemon_.disk.run([search = Search{seeds(id), others(id), info.runner, info.cgroup}] { return living_processes(search); }, std::move(then));
+  daemon_.disk.run(
+      [search = Search{seeds(id), others(id), info.runner, info.cgroup}] { return living_processes(search); },
+      std::move(then));
 }
 
 void Jobs::check_members(JobId id) {
@@ -172,19 +175,22 @@ void Jobs::client_ended(JobId id) {
   if (!lives(id)) return;
   if (!daemon_.state.jobs.at(id).is_default) return;
   auto of_job = [id](const auto& entry) { return entry.second.job == id; };
-  if (std::none_of(daemon_.state.clients.begin(), daemon_.state.clients.end(), of_job)) end(id, "its last process ended");
+  if (std::none_of(daemon_.state.clients.begin(), daemon_.state.clients.end(), of_job))
+    end(id, "its last process ended");
 }
 
 void Jobs::signal(JobId id, int number, std::function<void(size_t)> done) {
   const JobInfo& info = infos_.at(id);
-  daemon_.disk.run([search = Search{seeds(id), others(id), info.runner, info.cgroup}, number] {
-    size_t signalled = 0;
-    for (ProcessId process : living_processes(search)) {
-      auto opened = open_process(process.pid);
-      if (opened && opened->id == process && signal_process(*opened, number)) ++signalled;
-    }
-    return signalled;
-  }, std::move(done));
+  daemon_.disk.run(
+      [search = Search{seeds(id), others(id), info.runner, info.cgroup}, number] {
+        size_t signalled = 0;
+        for (ProcessId process : living_processes(search)) {
+          auto opened = open_process(process.pid);
+          if (opened && opened->id == process && signal_process(*opened, number)) ++signalled;
+        }
+        return signalled;
+      },
+      std::move(done));
 }
 
 }  // namespace berth::daemon

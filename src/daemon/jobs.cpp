@@ -29,7 +29,8 @@ Json memory_fields(const policy::Job& job) {
   Json devices = Json::array();
   for (size_t i = 0; i < job.devices.size(); ++i)
     if (job.devices[i].placed)
-      devices.push_back({{"index", i}, {"quota_bytes", job.devices[i].quota ? Json(*job.devices[i].quota) : Json(nullptr)}});
+      devices.push_back(
+          {{"index", i}, {"quota_bytes", job.devices[i].quota ? Json(*job.devices[i].quota) : Json(nullptr)}});
   return {{"devices", devices}};
 }
 
@@ -51,16 +52,21 @@ void Jobs::admit(AdmitOrder order, JobId* queued) {
   const policy::Job& job = daemon_.state.jobs.at(id);
   JobInfo& info = infos_[id];
   info.created_at = wall_now();
-  daemon_.events.add({"job_queued", job.name, job.user, job.name + " waits for room: " + wait.waiting_for, {{"position", wait.position}}});
+  daemon_.events.add({"job_queued",
+                      job.name,
+                      job.user,
+                      job.name + " waits for room: " + wait.waiting_for,
+                      {{"position", wait.position}}});
   Waiting& waiting = waiting_[id];
   waiting.order = std::move(order);
   if (waiting.order.wait_seconds > 0) {
-    waiting.timer = std::make_unique<asio::steady_timer>(daemon_.loop, std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                                           std::chrono::duration<double>(waiting.order.wait_seconds)));
+    waiting.timer = std::make_unique<asio::steady_timer>(
+        daemon_.loop, std::chrono::duration_cast<std::chrono::milliseconds>(
+                          std::chrono::duration<double>(waiting.order.wait_seconds)));
     waiting.timer->async_wait([this, id](asio::error_code error) {
       if (error || !waiting_.contains(id)) return;
-      leave_queue(id, "no room after " + std::to_string(std::llround(waiting_.at(id).order.wait_seconds)) + " s: " +
-                          policy::waiting_for(daemon_.state, id));
+      leave_queue(id, "no room after " + std::to_string(std::llround(waiting_.at(id).order.wait_seconds)) +
+                          " s: " + policy::waiting_for(daemon_.state, id));
       daemon_.settle();
     });
   }
@@ -76,21 +82,23 @@ void Jobs::added(JobId id, AdmitOrder order) {
   info.cgroup = order.cgroup;
   info.orphaned = !info.cgroup.empty();  // nobody runs a container for us
   info.tell = order.tell;
-  daemon_.disk.run([this, id, record = job_record(daemon_.state, job, info)] { return daemon_.store.save_job(id, record); },
-                   [this, id, reply = std::move(order.reply)](Status saved) {
-                     policy::Job& kept = daemon_.state.jobs.at(id);
-                     if (!saved) {
-                       policy::end_job(daemon_.state, id);
-                       daemon_.state.jobs.erase(id);
-                       infos_.erase(id);
-                       reply(saved.error());
-                     } else {
-                       daemon_.events.add({"job_admitted", kept.name, kept.user, kept.name + " admitted: " + memory_text(kept), memory_fields(kept)});
-                       watch(id);
-                       reply(id);
-                     }
-                     daemon_.settle();
-                   });
+  daemon_.disk.run(
+      [this, id, record = job_record(daemon_.state, job, info)] { return daemon_.store.save_job(id, record); },
+      [this, id, reply = std::move(order.reply)](Status saved) {
+        policy::Job& kept = daemon_.state.jobs.at(id);
+        if (!saved) {
+          policy::end_job(daemon_.state, id);
+          daemon_.state.jobs.erase(id);
+          infos_.erase(id);
+          reply(saved.error());
+        } else {
+          daemon_.events.add({"job_admitted", kept.name, kept.user, kept.name + " admitted: " + memory_text(kept),
+                              memory_fields(kept)});
+          watch(id);
+          reply(id);
+        }
+        daemon_.settle();
+      });
 }
 
 void Jobs::leave_queue(JobId id, const std::string& why) {
@@ -111,7 +119,8 @@ void Jobs::tell_positions() {
     size_t position = policy::queue_position(daemon_.state, id);
     if (position == 0 || std::exchange(waiting.told_position, position) == position) continue;
     if (waiting.order.tell)
-      waiting.order.tell({{"event", "queued"}, {"position", position}, {"waiting_for", policy::waiting_for(daemon_.state, id)}});
+      waiting.order.tell(
+          {{"event", "queued"}, {"position", position}, {"waiting_for", policy::waiting_for(daemon_.state, id)}});
   }
 }
 
@@ -127,7 +136,8 @@ void Jobs::admit_waiting() {
 Status Jobs::start(JobId id, ProcessId sender, pid_t pid, Tell tell) {
   if (!lives(id) || !infos_.contains(id)) return Error{"unknown_job", "there is no such job any more"};
   JobInfo& info = infos_.at(id);
-  if (!info.runner || *info.runner != sender) return Error{"not_permitted", "only the process that had the job admitted may start it"};
+  if (!info.runner || *info.runner != sender)
+    return Error{"not_permitted", "only the process that had the job admitted may start it"};
   auto root = read_process(pid);
   bool again = info.root && info.root->pid == pid;
   if (!again && info.root) return Error{"usage", "the job has started already"};
@@ -147,7 +157,8 @@ Status Jobs::start(JobId id, ProcessId sender, pid_t pid, Tell tell) {
 Status Jobs::finish(JobId id, ProcessId sender, int exit_code, std::function<void()> done) {
   if (!lives(id)) return Error{"unknown_job", "there is no such job any more"};
   JobInfo& info = infos_.at(id);
-  if (!info.runner || *info.runner != sender) return Error{"not_permitted", "only the process that runs the job may finish it"};
+  if (!info.runner || *info.runner != sender)
+    return Error{"not_permitted", "only the process that runs the job may finish it"};
   info.exit_code = exit_code;
   info.orphaned = true;  // what still lives keeps the job alive
   info.tell = nullptr;
@@ -174,7 +185,8 @@ Result<JobId> Jobs::default_job(uid_t uid) {
   request.user = user_name(uid);
   request.uid = uid;
   request.is_default = true;
-  auto limits = limits_of(daemon_.settings.config, request.user, group_names(request.user), daemon_.settings.system, uid == 0);
+  auto limits =
+      limits_of(daemon_.settings.config, request.user, group_names(request.user), daemon_.settings.system, uid == 0);
   request.priority = std::min(policy::Priority::normal, limits.max_priority);
   request.weight = std::min<int64_t>(100, limits.max_weight);
   auto result = policy::admit(daemon_.state, request, limits);
@@ -190,19 +202,23 @@ std::optional<JobId> Jobs::job_of(const std::vector<ProcessId>& chain, const std
     for (const auto& [id, info] : infos_)
       if (lives(id) && (info.root == process || info.runner == process || info.members.contains(process))) return id;
   for (const auto& [id, info] : infos_)
-    if (lives(id) && !info.cgroup.empty() && (cgroup == info.cgroup || cgroup.starts_with(info.cgroup + "/"))) return id;
+    if (lives(id) && !info.cgroup.empty() && (cgroup == info.cgroup || cgroup.starts_with(info.cgroup + "/")))
+      return id;
   return std::nullopt;
 }
 
 void Jobs::save(JobId id, std::function<void(Status)> done) {
-  daemon_.disk.run([this, id, record = job_record(daemon_.state, daemon_.state.jobs.at(id), infos_.at(id))] {
-    return daemon_.store.save_job(id, record);
-  }, std::move(done));
+  daemon_.disk.run(
+      [this, id, record = job_record(daemon_.state, daemon_.state.jobs.at(id), infos_.at(id))] {
+        return daemon_.store.save_job(id, record);
+      },
+      std::move(done));
 }
 
 bool Jobs::lives(JobId id) const {
   auto it = daemon_.state.jobs.find(id);
-  return it != daemon_.state.jobs.end() && it->second.state != policy::JobState::ended && it->second.state != policy::JobState::waiting;
+  return it != daemon_.state.jobs.end() && it->second.state != policy::JobState::ended &&
+         it->second.state != policy::JobState::waiting;
 }
 
 bool Jobs::any_living() const {
@@ -225,16 +241,20 @@ void Jobs::end(JobId id, const std::string& why) {
   info.members.clear();
   info.watched.clear();
   std::string text = info.exit_code ? why + ", exit code " + std::to_string(*info.exit_code) : why;
-  daemon_.events.add({"job_ended", job.name, job.user, job.name + " ended: " + text,
+  daemon_.events.add({"job_ended",
+                      job.name,
+                      job.user,
+                      job.name + " ended: " + text,
                       {{"exit_code", info.exit_code ? Json(*info.exit_code) : Json(nullptr)}}});
   daemon_.disk.run([this, id] { return daemon_.store.remove_job(id); }, [](Status) {});
   forget_old();
 }
 
 void Jobs::forget_old() {
-  size_t ended = static_cast<size_t>(std::count_if(daemon_.state.jobs.begin(), daemon_.state.jobs.end(), [](const auto& entry) {
-    return entry.second.state == policy::JobState::ended;
-  }));
+  size_t ended =
+      static_cast<size_t>(std::count_if(daemon_.state.jobs.begin(), daemon_.state.jobs.end(), [](const auto& entry) {
+        return entry.second.state == policy::JobState::ended;
+      }));
   for (auto it = daemon_.state.jobs.begin(); ended > kEndedJobs && it != daemon_.state.jobs.end();) {
     auto has_clients = [&](const auto& entry) { return entry.second.job == it->first; };
     bool old = it->second.state == policy::JobState::ended &&

@@ -29,7 +29,7 @@ struct JobInfo {
   bool orphaned = false;            // there is no runner any more that tells us the end
   std::string created_at, started_at, ended_at;
   std::optional<int> exit_code;
-  Tell tell;                        // the runner's connection; empty if it has none
+  Tell tell;  // the runner's connection; empty if it has none
 };
 
 struct AdmitOrder {
@@ -74,8 +74,8 @@ class Jobs {
   void save(JobId job, std::function<void(Status)> done);
 
   void admit_waiting();
-  void tick();                    // every 5 s while jobs live
-  void client_ended(JobId job);   // a default job ends with its last client; others may
+  void tick();                   // every 5 s while jobs live
+  void client_ended(JobId job);  // a default job ends with its last client; others may
   bool any_living() const;
   bool any_waiting() const;
 

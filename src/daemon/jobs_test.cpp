@@ -11,7 +11,9 @@ using JobsTest = DaemonTest;
 
 namespace {
 
-std::string code_of(const Json& reply) { return reply.contains("error") ? reply["error"]["code"].get<std::string>() : "none"; }
+std::string code_of(const Json& reply) {
+  return reply.contains("error") ? reply["error"]["code"].get<std::string>() : "none";
+}
 
 }  // namespace
 
@@ -62,7 +64,9 @@ TEST_F(JobsTest, RefusedWithWhoHoldsWhat) {
   Json refused = admit(command, {{"memory", "8G"}});
   EXPECT_EQ(code_of(refused), "refused");
   std::string message = refused["error"]["message"];
-  EXPECT_NE(message.find("big (" + a.admitted.value("user", job_in_ps("big")["user"].get<std::string>()) + ") 10 GiB"), std::string::npos) << message;
+  EXPECT_NE(message.find("big (" + a.admitted.value("user", job_in_ps("big")["user"].get<std::string>()) + ") 10 GiB"),
+            std::string::npos)
+      << message;
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
@@ -136,12 +140,14 @@ TEST_F(JobsTest, TheEndOfTheRunnerChangesNothingForTheProgram) {
   EXPECT_EQ(runner.say("control " + Json{{"op", "start"}, {"job", admitted["job"]}, {"pid", root.pid}}.dump()), "{}");
   Program orphan = root.spawn("orphan");
   EXPECT_EQ(root.say(std::string("attach client ") + kUuid), "welcome fresh");
-  on_loop([&] { return daemon_->jobs.tick(), 0; });  // as every 5 s
-  EXPECT_TRUE(eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
+  on_loop([&] { return daemon_->jobs.tick(), 0; });
+  EXPECT_TRUE(
+      eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
   runner.end();
   EXPECT_EQ(root.say("reserve 0 0 4096"), "granted 4096 " + std::to_string(4 * kGiB - 4096));
   // An orphan that is no client yet still belongs to the job.
-  EXPECT_TRUE(eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
+  EXPECT_TRUE(
+      eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
   EXPECT_EQ(orphan.say(std::string("attach client ") + kUuid), "welcome fresh");
   root.end();
   EXPECT_EQ(orphan.say("reserve 0 0 4096").substr(0, 12), "granted 4096");
@@ -176,7 +182,12 @@ TEST_F(JobsTest, SetChangesALivingJobAndOnlyLowersFromInside) {
   start();
   Job a = job({{"memory", "4G"}, {"name", "mine"}}), other = job({{"memory", "2G"}, {"name", "other"}});
   Command outside(socket_);
-  Json changed = outside.ask({{"op", "set"}, {"name", "mine"}, {"memory", "6G"}, {"weight", 200}, {"priority", "high"}, {"max_share_ratio", 0.5}});
+  Json changed = outside.ask({{"op", "set"},
+                              {"name", "mine"},
+                              {"memory", "6G"},
+                              {"weight", 200},
+                              {"priority", "high"},
+                              {"max_share_ratio", 0.5}});
   EXPECT_EQ(changed["devices"][0]["quota_bytes"], 6 * kGiB);
   EXPECT_EQ(changed["weight"], 200);
   EXPECT_EQ(changed["priority"], "high");
@@ -215,7 +226,9 @@ TEST_F(JobsTest, KillReachesAllProcessesAndNoOthers) {
   ASSERT_EQ(::waitpid(a.root.pid, &status, 0), a.root.pid);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   a.root.pid = 0;
-  EXPECT_TRUE(eventually([&] { return !is_running({orphan.pid, 0}) && (!read_process(orphan.pid) || read_process(orphan.pid)->ended()); }));
+  EXPECT_TRUE(eventually([&] {
+    return !is_running({orphan.pid, 0}) && (!read_process(orphan.pid) || read_process(orphan.pid)->ended());
+  }));
   EXPECT_EQ(other.root.say("release 0 0 1"), "lost");  // lives
   EXPECT_EQ(code_of(Command(socket_).ask({{"op", "kill"}, {"name", "other"}, {"signal", 99}})), "usage");
 }

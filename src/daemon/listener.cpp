@@ -26,7 +26,8 @@ Result<sockaddr_un> address_of(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
     return Error{"usage", "the socket path is " + std::to_string(path.size()) + " characters long and " +
-                              std::to_string(sizeof address.sun_path - 1) + " are possible: choose a shorter one with --socket or BERTH_SOCKET"};
+                              std::to_string(sizeof address.sun_path - 1) +
+                              " are possible: choose a shorter one with --socket or BERTH_SOCKET"};
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
@@ -34,14 +35,16 @@ Result<sockaddr_un> address_of(const std::string& path) {
 // Somebody answers there (though the lock was free: a daemon that isn't ours, or a lock file that was removed).
 bool answers(const sockaddr_un& address) {
   UniqueFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return probe && (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN);
+  return probe &&
+         (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN);
 }
 
 }  // namespace
 
 Listener::~Listener() { close(); }
 
-Status Listener::open(asio::io_context& loop, const std::string& path, bool everybody, std::function<void(UniqueFd)> on_accept) {
+Status Listener::open(asio::io_context& loop, const std::string& path, bool everybody,
+                      std::function<void(UniqueFd)> on_accept) {
   auto address = address_of(path);
   if (!address) return address.error();
   constexpr const char* kElsewhere = "choose a place you can write to with --socket or BERTH_SOCKET";
@@ -50,7 +53,8 @@ Status Listener::open(asio::io_context& loop, const std::string& path, bool ever
   if (!lock_) return cannot(path, std::string(lock_path) + ": " + std::strerror(errno), kElsewhere);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 || answers(*address)) {
     lock_.reset();
-    return Error{"refused", "a daemon is already listening on " + path + "; use it, end it, or choose another --socket"};
+    return Error{"refused",
+                 "a daemon is already listening on " + path + "; use it, end it, or choose another --socket"};
   }
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {

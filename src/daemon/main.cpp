@@ -40,27 +40,44 @@ int wrong_usage(const std::string& what) {
 
 // An exit code if the program is done already.
 std::optional<int> read_options(int argc, char** argv, Options* options) {
-  static const option known[] = {{"config", required_argument, nullptr, 'c'}, {"socket", required_argument, nullptr, 's'},
-                                 {"idle-seconds", required_argument, nullptr, 'i'}, {"system", no_argument, nullptr, 'S'},
-                                 {"foreground", no_argument, nullptr, 'f'}, {"version", no_argument, nullptr, 'v'},
-                                 {"help", no_argument, nullptr, 'h'}, {nullptr, 0, nullptr, 0}};
+  static const option known[] = {{"config", required_argument, nullptr, 'c'},
+                                 {"socket", required_argument, nullptr, 's'},
+                                 {"idle-seconds", required_argument, nullptr, 'i'},
+                                 {"system", no_argument, nullptr, 'S'},
+                                 {"foreground", no_argument, nullptr, 'f'},
+                                 {"version", no_argument, nullptr, 'v'},
+                                 {"help", no_argument, nullptr, 'h'},
+                                 {nullptr, 0, nullptr, 0}};
   opterr = 0;
   for (int choice; (choice = ::getopt_long(argc, argv, "+h", known, nullptr)) != -1;) {
     switch (choice) {
-      case 'c': options->config = optarg; break;
-      case 's': options->socket = optarg; break;
-      case 'S': options->system = true; break;
-      case 'f': break;
-      case 'v': std::printf("berthd %s\n", BERTH_VERSION); return 0;
-      case 'h': std::fputs(kUsage, stdout); return 0;
+      case 'c':
+        options->config = optarg;
+        break;
+      case 's':
+        options->socket = optarg;
+        break;
+      case 'S':
+        options->system = true;
+        break;
+      case 'f':
+        break;
+      case 'v':
+        std::printf("berthd %s\n", BERTH_VERSION);
+        return 0;
+      case 'h':
+        std::fputs(kUsage, stdout);
+        return 0;
       case 'i': {
         char* end = nullptr;
         options->idle_seconds = std::strtod(optarg, &end);
-        if (end == optarg || *end || !std::isfinite(options->idle_seconds) || options->idle_seconds < 0 || options->idle_seconds > 1e8)
+        if (end == optarg || *end || !std::isfinite(options->idle_seconds) || options->idle_seconds < 0 ||
+            options->idle_seconds > 1e8)
           return wrong_usage("'" + std::string(optarg) + "' is no number of seconds");
         break;
       }
-      default: return wrong_usage("unknown option or missing value: " + std::string(argv[optind - 1]));
+      default:
+        return wrong_usage("unknown option or missing value: " + std::string(argv[optind - 1]));
     }
   }
   if (optind < argc) return wrong_usage("unknown argument: " + std::string(argv[optind]));

@@ -33,8 +33,9 @@ std::vector<std::string> candidates() {
     return {path.substr(0, path.rfind('/') + 1) + kLibrary};
   }
   std::vector<std::string> paths;
-  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64",
-                             "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/lib/nvidia", "/run/opengl-driver/lib"})
+  for (const char* folder :
+       {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64",
+        "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/lib/nvidia", "/run/opengl-driver/lib"})
     paths.push_back(std::string(folder) + "/" + kLibrary);
   for (std::string_view rest = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : ""; !rest.empty();) {
     std::string_view folder = rest.substr(0, rest.find(':'));
@@ -55,7 +56,8 @@ class NvmlSource : public GpuSource {
   Result<std::vector<GpuInfo>> open() override {
     if (auto status = load(); !status) return status.error();
     if (nvmlReturn_t code = init_(); code != NVML_SUCCESS)
-      return Error{"no_device", "the NVIDIA driver does not answer: " + text_of(code) + "; check that nvidia-smi works"};
+      return Error{"no_device",
+                   "the NVIDIA driver does not answer: " + text_of(code) + "; check that nvidia-smi works"};
     unsigned count = 0;
     if (nvmlReturn_t code = count_of_(&count); code != NVML_SUCCESS)
       return Error{"no_device", "the NVIDIA driver does not count its devices: " + text_of(code)};
@@ -114,13 +116,17 @@ class NvmlSource : public GpuSource {
                    find(&name_of_, "nvmlDeviceGetName") && find(&memory_, "nvmlDeviceGetMemoryInfo");
       find(&driver_version_, "nvmlSystemGetDriverVersion");
       find(&error_text_, "nvmlErrorString");
-      if (!find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v3")) find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v2");
-      if (!find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v3")) find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v2");
+      if (!find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v3"))
+        find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v2");
+      if (!find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v3"))
+        find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v2");
       if (whole) return Ok{};
       library_ = nullptr;
     }
-    return Error{"no_device", std::string("no NVIDIA driver here (") + candidates().front() +
-                                  " and the usual places have no usable library); install it, or set BERTH_DRIVER=sim for a simulated GPU"};
+    return Error{
+        "no_device",
+        std::string("no NVIDIA driver here (") + candidates().front() +
+            " and the usual places have no usable library); install it, or set BERTH_DRIVER=sim for a simulated GPU"};
   }
 
   template <class F>
@@ -193,7 +199,10 @@ bool parse_uuid(std::string_view text, policy::Uuid* uuid) {
   uuid->fill(0);
   for (char c : text.substr(4)) {
     if (c == '-') continue;
-    int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int value = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (value < 0 || digits >= 32) return false;
     (*uuid)[digits / 2] = static_cast<uint8_t>((*uuid)[digits / 2] << 4 | value);
     ++digits;

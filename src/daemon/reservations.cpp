@@ -11,15 +11,18 @@
 namespace berth::daemon {
 namespace {
 
-constexpr policy::Time kPatience = std::chrono::seconds(3);     // less than a guest's 5 s
-constexpr policy::Time kToldEvery = std::chrono::seconds(10);   // over_quota events of one client
-constexpr int kMaxRounds = 16;                                  // of reading pending packets
+constexpr policy::Time kPatience = std::chrono::seconds(3);    // less than a guest's 5 s
+constexpr policy::Time kToldEvery = std::chrono::seconds(10);  // over_quota events of one client
+constexpr int kMaxRounds = 16;                                 // of reading pending packets
 
 policy::Force force_of(wire::Force force) {
   switch (force) {
-    case wire::Force::first_context: return policy::Force::first_context;
-    case wire::Force::taken: return policy::Force::taken;
-    case wire::Force::none: break;
+    case wire::Force::first_context:
+      return policy::Force::first_context;
+    case wire::Force::taken:
+      return policy::Force::taken;
+    case wire::Force::none:
+      break;
   }
   return policy::Force::none;
 }
@@ -30,7 +33,8 @@ void Guests::on_reserve(Session& session, const wire::Reserve& message) {
   if (!valid(session, message.device, message.kind))
     return malformed(session.connection, "it reserves memory of no device", session.client);
   end_report(session);
-  if (parked_.size() >= kMaxParked) return malformed(session.connection, "it asks for too much at once", session.client);
+  if (parked_.size() >= kMaxParked)
+    return malformed(session.connection, "it asks for too much at once", session.client);
   Parked parked;
   parked.client = session.client;
   parked.sequence = message.header.sequence;
@@ -54,9 +58,15 @@ void Guests::send_grant(const Parked& parked, const policy::Answer& answer) {
     if (daemon_.state.clients.at(id).job == job) update_page(other);
   auto grant = wire::make_message<wire::Grant>(parked.sequence);
   switch (answer.verdict) {
-    case policy::Verdict::granted: grant.status = wire::GrantStatus::granted; break;
-    case policy::Verdict::over_quota: grant.status = wire::GrantStatus::over_quota; break;
-    case policy::Verdict::device_full: grant.status = wire::GrantStatus::device_full; break;
+    case policy::Verdict::granted:
+      grant.status = wire::GrantStatus::granted;
+      break;
+    case policy::Verdict::over_quota:
+      grant.status = wire::GrantStatus::over_quota;
+      break;
+    case policy::Verdict::device_full:
+      grant.status = wire::GrantStatus::device_full;
+      break;
   }
   grant.bytes = answer.bytes;
   grant.available = answer.available;
@@ -128,14 +138,23 @@ void Guests::tell_over_quota(Session& session, const Parked& parked, const polic
   const policy::Job& job = daemon_.state.jobs.at(client.job);
   const policy::JobDevice& there = job.devices[parked.device];
   bool quota = answer.verdict == policy::Verdict::over_quota;
-  std::string text = client.command + " (process " + std::to_string(client.process.pid) + ") asked for " + format_size(answer.asked) +
-                     " on GPU " + std::to_string(parked.device) + " and was refused: " + job.name + " uses " + format_size(there.used);
-  if (there.quota) text += " of its quota of " + format_size(*there.quota);
-  else if (quota) text += ", but it was placed on another device";
+  std::string text = client.command + " (process " + std::to_string(client.process.pid) + ") asked for " +
+                     format_size(answer.asked) + " on GPU " + std::to_string(parked.device) +
+                     " and was refused: " + job.name + " uses " + format_size(there.used);
+  if (there.quota)
+    text += " of its quota of " + format_size(*there.quota);
+  else if (quota)
+    text += ", but it was placed on another device";
   if (!quota) text += ", and " + format_size(answer.available) + " of the device are neither promised nor used";
-  daemon_.events.add({"over_quota", job.name, job.user, text,
-                      {{"pid", client.process.pid}, {"device", parked.device}, {"asked_bytes", answer.asked},
-                       {"available_bytes", answer.available}, {"reason", quota ? "quota" : "device"},
+  daemon_.events.add({"over_quota",
+                      job.name,
+                      job.user,
+                      text,
+                      {{"pid", client.process.pid},
+                       {"device", parked.device},
+                       {"asked_bytes", answer.asked},
+                       {"available_bytes", answer.available},
+                       {"reason", quota ? "quota" : "device"},
                        {"refusals", session.over_quota_untold}}});
   session.over_quota_untold = 0;
 }

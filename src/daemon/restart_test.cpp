@@ -14,7 +14,9 @@ namespace {
 
 const std::string kAttach = std::string("attach client ") + kUuid;
 std::string reserve(uint64_t bytes) { return "reserve 0 0 " + std::to_string(bytes); }
-std::string holdings(uint64_t bytes, bool last) { return "holdings 0 0 " + std::to_string(bytes) + (last ? " 1" : " 0"); }
+std::string holdings(uint64_t bytes, bool last) {
+  return "holdings 0 0 " + std::to_string(bytes) + (last ? " 1" : " 0");
+}
 
 }  // namespace
 

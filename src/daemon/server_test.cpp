@@ -108,7 +108,8 @@ TEST_F(ServerTest, NoiseAndFloodsHarmNobody) {
     }
   }
   std::string deep(50000, '[');
-  for (const std::string& text : {deep, std::string("{\"op\":"), std::string("{\"op\":\"ps\",\"all\":1e999}"), std::string("\xff\xfe")}) {
+  for (const std::string& text :
+       {deep, std::string("{\"op\":"), std::string("{\"op\":\"ps\",\"all\":1e999}"), std::string("\xff\xfe")}) {
     UniqueFd fd = plain_connection(socket_);
     std::string packet = wire::control_packet(wire::MessageType::control_request, text);
     ::send(fd.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
@@ -215,7 +216,9 @@ TEST_F(ServerTest, ASecondDaemonOnADeviceSaysWhoHoldsIt) {
   Command command(settings.socket);
   Json reply = admit(command, {{"memory", "1G"}});
   ASSERT_EQ(reply["notes"].size(), 1u);
-  EXPECT_NE(reply["notes"][0].get<std::string>().find("also shared out by the berth daemon of " + user_name(::getuid())), std::string::npos);
+  EXPECT_NE(
+      reply["notes"][0].get<std::string>().find("also shared out by the berth daemon of " + user_name(::getuid())),
+      std::string::npos);
   EXPECT_TRUE(Command(settings.socket).ask({{"op", "status"}})["devices"][0]["held_by"].is_string());
   stop();  // the first one lets go, and the next admission sees it
   EXPECT_TRUE(admit(command, {{"memory", "1G"}})["notes"].empty());
@@ -249,7 +252,8 @@ TEST_F(ServerTest, AContainerIsKnownByItsCgroup) {
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "relative"}})["error"]["code"], "usage");
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/a/../b"}})["error"]["code"], "usage");
   EXPECT_EQ(command.ask({{"op", "register_container"}, {"cgroup", "/"}})["error"]["code"], "usage");
-  Json reply = command.ask({{"op", "register_container"}, {"name", "box"}, {"cgroup", "/berth.test/box/"}, {"memory", "2G"}});
+  Json reply =
+      command.ask({{"op", "register_container"}, {"name", "box"}, {"cgroup", "/berth.test/box/"}, {"memory", "2G"}});
   ASSERT_EQ(reply["name"], "box");
   EXPECT_EQ(reply["devices"][0]["quota_bytes"], 2 * kGiB);
   auto job_at = [&](const std::string& cgroup) { return on_loop([&] { return daemon_->job_of({}, cgroup); }); };

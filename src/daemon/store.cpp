@@ -35,7 +35,8 @@ constexpr const char* kSchema = R"(
   pragma cache_size = -256;
   create table if not exists facts(name text primary key, value text) without rowid;
   create table if not exists jobs(id integer primary key, record text not null);
-  create table if not exists clients(pid integer, start_time integer, job integer, primary key(pid, start_time)) without rowid;
+  create table if not exists clients(
+    pid integer, start_time integer, job integer, primary key(pid, start_time)) without rowid;
   create table if not exists events(id integer primary key, record text not null);
 )";
 
@@ -44,22 +45,26 @@ constexpr const char* kSchema = R"(
 Store::~Store() { sqlite3_close(db_); }
 
 Error Store::failed() const {
-  return {"internal", "cannot write the daemon's state " + file_ + ": " + (db_ ? sqlite3_errmsg(db_) : "no memory") +
-                          "; free some space there, or remove the file if it is damaged (running jobs are then forgotten)"};
+  return {"internal",
+          "cannot write the daemon's state " + file_ + ": " + (db_ ? sqlite3_errmsg(db_) : "no memory") +
+              "; free some space there, or remove the file if it is damaged (running jobs are then forgotten)"};
 }
 
 Status Store::open(const std::string& file, const std::string& boot) {
   file_ = file;
   mode_t before = ::umask(0077);
-  int code = sqlite3_open_v2(file.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  int code =
+      sqlite3_open_v2(file.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   if (code == SQLITE_OK) code = sqlite3_exec(db_, kSchema, nullptr, nullptr, nullptr);
   ::umask(before);
   if (code != SQLITE_OK) return failed();
   std::string known;
-  if (auto statement = prepare(db_, "select value from facts where name = 'boot'"); statement && sqlite3_step(statement.get()) == SQLITE_ROW)
+  if (auto statement = prepare(db_, "select value from facts where name = 'boot'");
+      statement && sqlite3_step(statement.get()) == SQLITE_ROW)
     known = reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0));
   if (known == boot) return Ok{};
-  if (sqlite3_exec(db_, "delete from jobs; delete from clients;", nullptr, nullptr, nullptr) != SQLITE_OK) return failed();
+  if (sqlite3_exec(db_, "delete from jobs; delete from clients;", nullptr, nullptr, nullptr) != SQLITE_OK)
+    return failed();
   return run("insert or replace into facts values('boot', ?)", boot);
 }
 
@@ -81,7 +86,8 @@ Result<std::vector<Json>> Store::load(const char* sql, int64_t limit) {
   int code;
   while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
     const char* text = reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0));
-    if (Json record = Json::parse(text ? text : "", nullptr, false); record.is_object()) records.push_back(std::move(record));
+    if (Json record = Json::parse(text ? text : "", nullptr, false); record.is_object())
+      records.push_back(std::move(record));
   }
   if (code != SQLITE_DONE) return failed();
   return records;
@@ -96,8 +102,8 @@ Status Store::remove_job(uint64_t id) { return run("delete from jobs where id = 
 Result<std::vector<Json>> Store::load_jobs() { return load("select record from jobs order by id limit ?", -1); }
 
 Status Store::save_client(const StoredClient& client) {
-  return run("insert or replace into clients values(?, ?, ?)", int64_t{client.process.pid}, number(client.process.start_time),
-             number(client.job));
+  return run("insert or replace into clients values(?, ?, ?)", int64_t{client.process.pid},
+             number(client.process.start_time), number(client.job));
 }
 
 Status Store::remove_client(ProcessId process) {
@@ -116,13 +122,15 @@ Result<std::vector<StoredClient>> Store::load_clients() {
 }
 
 Status Store::append_event(uint64_t id, const Json& event, size_t keep) {
-  if (auto status = run("insert or replace into events values(?, ?)", number(id), text_of(event)); !status) return status;
+  if (auto status = run("insert or replace into events values(?, ?)", number(id), text_of(event)); !status)
+    return status;
   if (id % 64 != 0) return Ok{};
   return run("delete from events where id <= ?", number(id) - static_cast<int64_t>(keep));
 }
 
 Result<std::vector<Json>> Store::load_events(size_t keep) {
-  return load("select record from (select id, record from events order by id desc limit ?) order by id", static_cast<int64_t>(keep));
+  return load("select record from (select id, record from events order by id desc limit ?) order by id",
+              static_cast<int64_t>(keep));
 }
 
 }  // namespace berth::daemon

@@ -11,7 +11,8 @@
 namespace berth::daemon {
 namespace {
 
-constexpr const char* kKindNames[] = {"linear", "managed", "pool", "physical", "array", "graph", "imported", "overhead"};
+constexpr const char* kKindNames[] = {"linear", "managed", "pool",     "physical",
+                                      "array",  "graph",   "imported", "overhead"};
 static_assert(std::size(kKindNames) == policy::kKinds);
 
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -21,7 +22,9 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-uint64_t overhead_of(const policy::Holding& holding) { return holding.bytes[static_cast<size_t>(policy::Kind::overhead)]; }
+uint64_t overhead_of(const policy::Holding& holding) {
+  return holding.bytes[static_cast<size_t>(policy::Kind::overhead)];
+}
 
 Json client_json(const Daemon& daemon, const policy::Client& client) {
   Json devices = Json::array();
@@ -31,7 +34,10 @@ Json client_json(const Daemon& daemon, const policy::Client& client) {
     Json kinds = Json::object();
     for (size_t kind = 0; kind < policy::kKinds; ++kind)
       if (holding.bytes[kind] > 0) kinds[std::string(kKindNames[kind]) + "_bytes"] = holding.bytes[kind];
-    devices.push_back({{"index", i}, {"used_bytes", policy::held(holding)}, {"overhead_bytes", overhead_of(holding)}, {"kinds", kinds}});
+    devices.push_back({{"index", i},
+                       {"used_bytes", policy::held(holding)},
+                       {"overhead_bytes", overhead_of(holding)},
+                       {"kinds", kinds}});
   }
   return {{"pid", client.process.pid},
           {"command", client.command},
@@ -107,10 +113,16 @@ Json gpus_json(const Daemon& daemon) {
       leaving += job.devices[i].leaving;
       bool lives = job.state == policy::JobState::running || job.state == policy::JobState::paused;
       if (lives && (job.devices[i].placed || job.devices[i].used > 0))
-        jobs.push_back({{"name", job.name}, {"user", job.user}, {"quota_bytes", or_null(job.devices[i].quota)}, {"used_bytes", job.devices[i].used}});
+        jobs.push_back({{"name", job.name},
+                        {"user", job.user},
+                        {"quota_bytes", or_null(job.devices[i].quota)},
+                        {"used_bytes", job.devices[i].used}});
     }
     for (const UnmanagedProcess& process : daemon.gpus.unmanaged(i))
-      unmanaged.push_back({{"pid", process.pid}, {"user", user_name(process.uid)}, {"command", process.command}, {"used_bytes", or_null(process.bytes)}});
+      unmanaged.push_back({{"pid", process.pid},
+                           {"user", user_name(process.uid)},
+                           {"command", process.command},
+                           {"used_bytes", or_null(process.bytes)}});
     devices.push_back({{"index", i},
                        {"uuid", device.uuid_text},
                        {"name", device.name},
@@ -133,11 +145,12 @@ Json gpus_json(const Daemon& daemon) {
 Json status_json(const Daemon& daemon) {
   Json devices = Json::array();
   for (policy::DeviceIndex i = 0; i < daemon.state.devices.size(); ++i)
-    devices.push_back({{"index", i}, {"uuid", daemon.state.devices[i].uuid_text}, {"name", daemon.state.devices[i].name},
+    devices.push_back({{"index", i},
+                       {"uuid", daemon.state.devices[i].uuid_text},
+                       {"name", daemon.state.devices[i].name},
                        {"held_by", or_null(daemon.gpus.locked_by(i))}});
-  auto attached = std::count_if(daemon.state.clients.begin(), daemon.state.clients.end(), [](const auto& entry) {
-    return entry.second.state == policy::ClientState::attached;
-  });
+  auto attached = std::count_if(daemon.state.clients.begin(), daemon.state.clients.end(),
+                                [](const auto& entry) { return entry.second.state == policy::ClientState::attached; });
   auto living = std::count_if(daemon.state.jobs.begin(), daemon.state.jobs.end(), [](const auto& entry) {
     return entry.second.state == policy::JobState::running || entry.second.state == policy::JobState::paused;
   });

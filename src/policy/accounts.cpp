@@ -72,7 +72,8 @@ uint64_t available(const State& state, const Job& job, DeviceIndex device) {
 }
 
 bool has_quota(const Job& job) {
-  return std::any_of(job.devices.begin(), job.devices.end(), [](const JobDevice& there) { return there.quota.has_value(); });
+  return std::any_of(job.devices.begin(), job.devices.end(),
+                     [](const JobDevice& there) { return there.quota.has_value(); });
 }
 
 size_t jobs_on(const State& state, DeviceIndex device) {

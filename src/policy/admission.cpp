@@ -28,8 +28,10 @@ std::string holders(const State& state, DeviceIndex device) {
   size_t shown = 0;
   uint64_t rest = 0;
   for (const Job* job : jobs) {
-    if (shown < 8) add(job->name + " (" + job->user + ")", promised(*job, device));
-    else rest += promised(*job, device);
+    if (shown < 8)
+      add(job->name + " (" + job->user + ")", promised(*job, device));
+    else
+      rest += promised(*job, device);
     shown += promised(*job, device) > 0 ? 1 : 0;
   }
   add("more jobs", rest);
@@ -39,8 +41,8 @@ std::string holders(const State& state, DeviceIndex device) {
 }
 
 // The quota that `memory` means on a device, limits applied.
-Result<std::optional<uint64_t>> quota_on(const State& state, DeviceIndex device, const std::string& memory, uint32_t uid,
-                                         JobId but, const Limits& limits) {
+Result<std::optional<uint64_t>> quota_on(const State& state, DeviceIndex device, const std::string& memory,
+                                         uint32_t uid, JobId but, const Limits& limits) {
   auto quota = parse_quota(memory, state.devices[device].total);
   if (!quota || limits.max_memory.empty()) return quota;
   auto limit = parse_quota(limits.max_memory, state.devices[device].total);
@@ -77,7 +79,8 @@ std::string no_room(const State& state, const std::vector<std::pair<DeviceIndex,
 using Wanted = std::vector<std::pair<DeviceIndex, uint64_t>>;
 
 // The devices on which the job's quota fits an empty device; an error if that is none.
-Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devices, const std::vector<uint64_t>& quotas) {
+Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devices,
+                        const std::vector<uint64_t>& quotas) {
   Wanted wanted;
   size_t largest = 0;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -86,10 +89,11 @@ Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devi
   }
   if (!wanted.empty()) return wanted;
   const Device& device = state.devices[devices[largest]];
-  std::string what = "asked for " + format_size(quotas[largest]) + ", but " + device_text(devices[largest]) + " has " + format_size(device.total);
+  std::string what = "asked for " + format_size(quotas[largest]) + ", but " + device_text(devices[largest]) + " has " +
+                     format_size(device.total);
   if (quotas[largest] > device.total) return Error{"usage", what + ": ask for less"};
-  return Error{"refused", what + ", of which " + format_size(device.headroom) + " stay free for the driver: ask for at most " +
-                              format_size(could_ever_promise(device))};
+  return Error{"refused", what + ", of which " + format_size(device.headroom) +
+                              " stay free for the driver: ask for at most " + format_size(could_ever_promise(device))};
 }
 
 // Most free promise first, then fewest jobs, then the order given.
@@ -104,7 +108,8 @@ bool contains(const std::vector<DeviceIndex>& devices, DeviceIndex device) {
   return std::find(devices.begin(), devices.end(), device) != devices.end();
 }
 
-std::optional<std::pair<DeviceIndex, uint64_t>> find_room(const State& state, Wanted wanted, const std::vector<DeviceIndex>& closed) {
+std::optional<std::pair<DeviceIndex, uint64_t>> find_room(const State& state, Wanted wanted,
+                                                          const std::vector<DeviceIndex>& closed) {
   prefer(state, &wanted);
   for (const auto& [device, quota] : wanted)
     if (!contains(closed, device) && quota <= promisable(state, device)) return std::pair(device, quota);
@@ -213,7 +218,8 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
   if (!request.may_wait) {
     bool only_queue = find_room(state, *wanted, {}).has_value();
     if (only_queue)
-      return Error{"refused", "asked for " + format_size(quotas.front()) + ", but " + std::to_string(state.queue.size()) +
+      return Error{"refused", "asked for " + format_size(quotas.front()) + ", but " +
+                                  std::to_string(state.queue.size()) +
                                   " job(s) wait for room before this one; queue behind them with --wait"};
     return Error{"refused", no_room(state, *wanted) + "; wait for room with --wait, ask for less, or end one of them"};
   }
@@ -251,7 +257,8 @@ std::string waiting_for(const State& state, JobId job) {
   Wanted wanted = wanted_by(state.jobs.at(job));
   std::string text = no_room(state, wanted);
   std::vector<DeviceIndex> ahead = waited_for(state, job);
-  bool behind = std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return contains(ahead, entry.first); });
+  bool behind =
+      std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return contains(ahead, entry.first); });
   return behind ? text + "; other jobs wait before this one" : text;
 }
 
@@ -290,8 +297,8 @@ Status check_weight(int64_t weight, const Limits& limits) {
   if (weight < 1 || weight > 10000)
     return Error{"usage", "a weight of " + std::to_string(weight) + " is out of range: give 1 to 10000 (100 is usual)"};
   if (weight > limits.max_weight)
-    return Error{"limit", "asked for weight " + std::to_string(weight) + "; the configuration allows this user at most " +
-                              std::to_string(limits.max_weight)};
+    return Error{"limit", "asked for weight " + std::to_string(weight) +
+                              "; the configuration allows this user at most " + std::to_string(limits.max_weight)};
   return Ok{};
 }
 

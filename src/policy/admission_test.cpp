@@ -14,7 +14,8 @@ TEST(Admission, QuotasUnmanagedMemoryAndHeadroomMustFit) {
   admitted(admit(state, "8G", false, "first"));
   Error error = refused(admit(state, "7G"));
   EXPECT_EQ(error.code, "refused");
-  for (const char* part : {"asked for 7 GiB", "GPU 0 has 6 GiB of 16 GiB left", "first (alice) 8 GiB", "driver 1 GiB", "--wait"})
+  for (const char* part :
+       {"asked for 7 GiB", "GPU 0 has 6 GiB of 16 GiB left", "first (alice) 8 GiB", "driver 1 GiB", "--wait"})
     EXPECT_TRUE(has(error.message, part)) << error.message;
   admitted(admit(state, "6G"));
   EXPECT_EQ(promisable(state, 0), 0u);

@@ -57,7 +57,8 @@ Answer reserve(State& state, ClientId id, DeviceIndex device, const Ask& ask, Ti
     bool quota_says_no = there.quota ? answer.asked > less(*there.quota, there.used) : has_quota(job);
     answer.verdict = quota_says_no ? Verdict::over_quota : Verdict::device_full;
     if (!quota_says_no)  // then what leaves in any job helps
-      for (const auto& entry : state.jobs) answer.leaving += entry.first == job.id ? 0 : entry.second.devices[device].leaving;
+      for (const auto& entry : state.jobs)
+        answer.leaving += entry.first == job.id ? 0 : entry.second.devices[device].leaving;
     return answer;
   }
   Holding& holding = client.holdings[device];

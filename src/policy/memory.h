@@ -30,8 +30,8 @@ Answer reserve(State& state, ClientId client, DeviceIndex device, const Ask& ask
 // Returns the bytes really released.
 uint64_t release(State& state, ClientId client, DeviceIndex device, Kind kind, uint64_t bytes, Time now);
 
-// A client that attaches again, or for the first time after a restart of the daemon: what it reports replaces its account.
-// The next reading of NVML adds what it left out.
+// A client that attaches again, or for the first time after a restart of the daemon: what it reports replaces its
+// account. The next reading of NVML adds what it left out.
 void begin_holdings(State& state, ClientId client);
 void add_holding(State& state, ClientId client, DeviceIndex device, Kind kind, uint64_t bytes, Time now);
 

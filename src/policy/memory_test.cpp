@@ -24,7 +24,7 @@ TEST(Memory, WithoutAQuotaAJobMayTakeWhatIsNeitherPromisedNorUsed) {
   ClientId client = attach(state, alone, 1);
   EXPECT_EQ(available(state, state.jobs.at(alone), 0), 15 * kG);  // alone it loses no headroom
   admitted(admit(state, "6G"));
-  EXPECT_EQ(available(state, state.jobs.at(alone), 0), 8 * kG);   // 16 - 1 unmanaged - 6 promised - 1 headroom
+  EXPECT_EQ(available(state, state.jobs.at(alone), 0), 8 * kG);  // 16 - 1 unmanaged - 6 promised - 1 headroom
   EXPECT_EQ(reserve(state, client, 8 * kG + 1).verdict, Verdict::device_full);
   EXPECT_EQ(reserve(state, client, 8 * kG).verdict, Verdict::granted);
 }

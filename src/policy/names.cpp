@@ -32,7 +32,8 @@ Status check_name(const State& state, uint32_t uid, std::string_view name) {
     return Error{"usage", "'" + std::string(name.substr(0, 80)) + "' is no name for a job: use up to " +
                               std::to_string(kMaxName) + " letters, digits, '.', '_' and '-'"};
   if (!name.empty() && living(state, uid, name))
-    return Error{"name_in_use", "a job named " + std::string(name) + " is there already; give another --name or end it"};
+    return Error{"name_in_use",
+                 "a job named " + std::string(name) + " is there already; give another --name or end it"};
   return Ok{};
 }
 
@@ -59,7 +60,8 @@ Result<JobId> find_job(const State& state, uint32_t uid, std::string_view text) 
     return Error{"usage", "several users have a job named " + std::string(name) + ": write USER/" + std::string(name)};
   if (best) return best->id;
   if (others) return Error{"not_permitted", "the job " + std::string(text) + " belongs to another user"};
-  return Error{"unknown_job", "there is no job named '" + std::string(text.substr(0, 80)) + "'; `berth ps -a` shows them all"};
+  return Error{"unknown_job",
+               "there is no job named '" + std::string(text.substr(0, 80)) + "'; `berth ps -a` shows them all"};
 }
 
 }  // namespace berth::policy

@@ -49,7 +49,9 @@ std::vector<DeviceIndex> visible_devices(const State& state, const std::optional
 Result<std::vector<DeviceIndex>> allowed_devices(const State& state, std::string_view device,
                                                  const std::optional<std::string>& visible) {
   if (state.devices.empty())
-    return Error{"no_device", "the daemon sees no GPU: check that nvidia-smi works here, or set BERTH_DRIVER=sim for a simulated one"};
+    return Error{
+        "no_device",
+        "the daemon sees no GPU: check that nvidia-smi works here, or set BERTH_DRIVER=sim for a simulated one"};
   if (!device.empty()) {
     auto found = find_device(state, device);
     if (!found)
@@ -59,8 +61,8 @@ Result<std::vector<DeviceIndex>> allowed_devices(const State& state, std::string
   }
   std::vector<DeviceIndex> devices = visible_devices(state, visible);
   if (devices.empty())
-    return Error{"no_device", "CUDA_VISIBLE_DEVICES='" + visible.value_or("") + "' names no device: " + describe_devices(state) +
-                                  "; unset it, or name one with --device"};
+    return Error{"no_device", "CUDA_VISIBLE_DEVICES='" + visible.value_or("") + "' names no device: " +
+                                  describe_devices(state) + "; unset it, or name one with --device"};
   return devices;
 }
 

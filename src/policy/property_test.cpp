@@ -16,15 +16,25 @@ class RandomLife {
   void step() {
     now_ += std::chrono::milliseconds(below(300));
     switch (below(12)) {
-      case 0: return add_job();
-      case 1: return end_any_job();
-      case 2: return add_any_client();
-      case 3: return kill_any_client();
-      case 4: return read_nvml();
-      case 5: return change_quota();
-      case 6: return report_holdings();
-      case 7: case 8: return release_something();
-      default: return reserve_something();
+      case 0:
+        return add_job();
+      case 1:
+        return end_any_job();
+      case 2:
+        return add_any_client();
+      case 3:
+        return kill_any_client();
+      case 4:
+        return read_nvml();
+      case 5:
+        return change_quota();
+      case 6:
+        return report_holdings();
+      case 7:
+      case 8:
+        return release_something();
+      default:
+        return reserve_something();
     }
   }
 
@@ -117,7 +127,8 @@ class RandomLife {
   }
   void change_quota() {
     JobId id = any(state_.jobs);
-    if (id && state_.jobs.at(id).state == JobState::running) policy::set_memory(state_, id, std::to_string(below(8 * kG)), Limits()).ok();
+    if (id && state_.jobs.at(id).state == JobState::running)
+      policy::set_memory(state_, id, std::to_string(below(8 * kG)), Limits()).ok();
   }
   // NVML agrees with the accounts: clients hold what they were granted, the dead sometimes still do.
   void read_nvml() {

@@ -53,8 +53,8 @@ std::optional<Drift> correct_overhead(State& state, Client& client, DeviceIndex 
   return Drift{client.id, account, nvml};
 }
 
-// What of an unlisted client's bytes is in the device's figure all the same: nothing if NVML would list it (a grant that
-// the driver has not used yet), all if NVML can't see the process.
+// What of an unlisted client's bytes is in the device's figure all the same: nothing if NVML would list it (a grant
+// that the driver has not used yet), all if NVML can't see the process.
 uint64_t unseen_bytes(const Holding& holding, const Reading& reading, Time now) {
   bool invisible = !reading.lists_processes || (!holding.listed && now - holding.changed >= kQuiet);
   return invisible ? held(holding) : 0;
@@ -100,8 +100,10 @@ std::vector<Drift> apply_reading(State& state, DeviceIndex device, const Reading
       if (use->second->bytes && client.state != ClientState::leaving)
         if (auto drift = correct_overhead(state, client, device, *use->second->bytes, now)) drifts.push_back(*drift);
     }
-    if (use == listed.end() || reused) managed_by_us += unseen_bytes(holding, reading, now);
-    else managed_by_us += use->second->bytes.value_or(held(holding));
+    if (use == listed.end() || reused)
+      managed_by_us += unseen_bytes(holding, reading, now);
+    else
+      managed_by_us += use->second->bytes.value_or(held(holding));
     auto empty = [](const Holding& h) { return held(h) == 0; };
     if (client.state == ClientState::leaving && std::all_of(client.holdings.begin(), client.holdings.end(), empty))
       gone.push_back(id);

@@ -11,8 +11,8 @@ struct ProcessUse {
 };
 struct Reading {
   Time began{0};
-  uint64_t used = 0;              // of the device, by whomever
-  bool lists_processes = true;    // false where NVML can't
+  uint64_t used = 0;            // of the device, by whomever
+  bool lists_processes = true;  // false where NVML can't
   std::vector<ProcessUse> processes;
 };
 

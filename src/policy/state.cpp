@@ -4,29 +4,40 @@ namespace berth::policy {
 
 const char* to_string(Priority priority) {
   switch (priority) {
-    case Priority::low: return "low";
-    case Priority::normal: return "normal";
-    case Priority::high: return "high";
+    case Priority::low:
+      return "low";
+    case Priority::normal:
+      return "normal";
+    case Priority::high:
+      return "high";
   }
   return "?";
 }
 
 const char* to_string(JobState state) {
   switch (state) {
-    case JobState::waiting: return "waiting";
-    case JobState::running: return "running";
-    case JobState::paused: return "paused";
-    case JobState::ended: return "ended";
+    case JobState::waiting:
+      return "waiting";
+    case JobState::running:
+      return "running";
+    case JobState::paused:
+      return "paused";
+    case JobState::ended:
+      return "ended";
   }
   return "?";
 }
 
 const char* to_string(ClientState state) {
   switch (state) {
-    case ClientState::attached: return "attached";
-    case ClientState::silent: return "silent";
-    case ClientState::escaped: return "escaped";
-    case ClientState::leaving: return "leaving";
+    case ClientState::attached:
+      return "attached";
+    case ClientState::silent:
+      return "silent";
+    case ClientState::escaped:
+      return "escaped";
+    case ClientState::leaving:
+      return "leaving";
   }
   return "?";
 }

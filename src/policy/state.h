@@ -1,7 +1,8 @@
-// The state that every decision about memory is made on: devices, jobs, clients. Plain data; no I/O, no threads, and the
-// clock is always an argument. The daemon's event loop is its one owner.
+// The state that every decision about memory is made on: devices, jobs, clients. Plain data; no I/O, no threads, and
+// the clock is always an argument. The daemon's event loop is its one owner.
 //
-// Sums (JobDevice::used and leaving, Device::used) are kept beside the clients they sum up; only src/policy changes them.
+// Sums (JobDevice::used and leaving, Device::used) are kept beside the clients they sum up; only src/policy changes
+// them.
 #pragma once
 #include <array>
 #include <chrono>
@@ -91,7 +92,7 @@ struct Client {
   bool viewer = false;  // sees the job's numbers, holds nothing
   std::string command;
   ClientState state = ClientState::attached;
-  Time since{0};  // in this state
+  Time since{0};                  // in this state
   std::vector<Holding> holdings;  // by DeviceIndex
 };
 

@@ -54,7 +54,8 @@ inline ClientId attach(State& state, JobId job, pid_t pid, Time now = Time(0)) {
   return add_client(state, job, {pid, 1}, false, now).id;
 }
 
-inline Answer reserve(State& state, ClientId client, uint64_t bytes, Kind kind = Kind::linear, Force force = Force::none, Time now = Time(0)) {
+inline Answer reserve(State& state, ClientId client, uint64_t bytes, Kind kind = Kind::linear,
+                      Force force = Force::none, Time now = Time(0)) {
   return reserve(state, client, 0, {kind, bytes, force}, now);
 }
 

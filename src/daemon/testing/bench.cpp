@@ -32,7 +32,8 @@ class FakeSource : public GpuSource {
     std::lock_guard lock(gpus_->mutex);
     std::vector<GpuInfo> infos;
     for (size_t i = 0; i < gpus_->devices.size(); ++i)
-      infos.push_back({i == 0 ? "GPU-00112233-4455-6677-8899-aabbccddeeff" : "GPU-00112233-4455-6677-8899-aabbccddee00", "Fake", gpus_->devices[i].total});
+      infos.push_back({i == 0 ? "GPU-00112233-4455-6677-8899-aabbccddeeff" : "GPU-00112233-4455-6677-8899-aabbccddee00",
+                       "Fake", gpus_->devices[i].total});
     if (infos.empty()) return Error{"no_device", "no fake device"};
     return infos;
   }
@@ -65,7 +66,9 @@ bool readable(int fd) {
 
 }  // namespace
 
-std::unique_ptr<GpuSource> make_fake_source(std::shared_ptr<FakeGpus> gpus) { return std::make_unique<FakeSource>(std::move(gpus)); }
+std::unique_ptr<GpuSource> make_fake_source(std::shared_ptr<FakeGpus> gpus) {
+  return std::make_unique<FakeSource>(std::move(gpus));
+}
 
 bool eventually(const std::function<bool()>& condition) {
   auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -88,7 +91,8 @@ Program::Program(const std::string& socket) {
   ::posix_spawn_file_actions_adddup2(&actions, child_out.get(), 1);
   std::string path = executable_folder() + "/fake_guest";
   char* argv[] = {path.data(), const_cast<char*>(socket.c_str()), nullptr};
-  if (::posix_spawn(&pid, path.c_str(), &actions, nullptr, argv, environ) != 0) ADD_FAILURE() << "cannot start " << path;
+  if (::posix_spawn(&pid, path.c_str(), &actions, nullptr, argv, environ) != 0)
+    ADD_FAILURE() << "cannot start " << path;
   ::posix_spawn_file_actions_destroy(&actions);
   prefix_ = socket + ".pipe";
 }
@@ -148,7 +152,8 @@ Command::Command(const std::string& socket) : fd_(::socket(AF_UNIX, SOCK_SEQPACK
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, socket.c_str(), sizeof address.sun_path - 1);
-  if (::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) ADD_FAILURE() << "cannot connect to " << socket;
+  if (::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    ADD_FAILURE() << "cannot connect to " << socket;
 }
 
 void Command::send(const Json& request) {

@@ -1,5 +1,5 @@
-// What the daemon's tests share: a fake source of readings, a daemon on a thread of its own, programs that attach to it,
-// and a command's side of a conversation.
+// What the daemon's tests share: a fake source of readings, a daemon on a thread of its own, programs that attach to
+// it, and a command's side of a conversation.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace berth::daemon {
 
 inline constexpr uint64_t kMiB = 1ull << 20, kGiB = 1ull << 30;
-inline constexpr const char* kUuid = "00112233445566778899aabbccddeeff";   // of the first device, as fake_guest takes it
+inline constexpr const char* kUuid = "00112233445566778899aabbccddeeff";  // of the first device, as fake_guest takes it
 inline constexpr const char* kUuid2 = "00112233445566778899aabbccddee00";  // of the second
 
 // Two devices of 16 GiB unless told otherwise. Shared by test and worker, hence the lock.
@@ -59,12 +59,12 @@ class Program {
   Program& operator=(Program&& other) noexcept;
   ~Program() { end(); }
 
-  std::string say(const std::string& line);   // and its answer
+  std::string say(const std::string& line);  // and its answer
   void tell(const std::string& line);
   std::string hear();
   // A child of this one, or an orphan of its making.
   Program spawn(const std::string& how = "");
-  void end(int signal = 9);                   // and reap, if it is our child
+  void end(int signal = 9);  // and reap, if it is our child
 
   pid_t pid = 0;
 
@@ -79,8 +79,8 @@ class Command {
   explicit Command(const std::string& socket);
   Json ask(const Json& request);
   void send(const Json& request);
-  Json reply();                                // events before it are kept
-  Json event();                                // the next one
+  Json reply();  // events before it are kept
+  Json event();  // the next one
   std::vector<Json> events;
   void close() { fd_.reset(); }
 

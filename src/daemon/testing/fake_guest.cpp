@@ -48,7 +48,8 @@ std::string receive(int fd, int* descriptor = nullptr) {
   message.msg_controllen = sizeof control;
   ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
   if (size <= 0) return "";
-  if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && descriptor) std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+  if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && descriptor)
+    std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
   return {buffer, static_cast<size_t>(size)};
 }
 
@@ -105,7 +106,8 @@ std::string await_grant() {
   if (!read_as(receive(guest_fd), &grant)) return "lost";
   if (grant.header.sequence != sequence) return "wrong sequence";
   const char* status[] = {"granted", "over_quota", "device_full"};
-  return std::string(status[static_cast<int>(grant.status)]) + " " + std::to_string(grant.bytes) + " " + std::to_string(grant.available);
+  return std::string(status[static_cast<int>(grant.status)]) + " " + std::to_string(grant.bytes) + " " +
+         std::to_string(grant.available);
 }
 
 std::string show_page(std::istream& line) {
