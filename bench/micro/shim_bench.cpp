@@ -37,24 +37,12 @@ void launch_shim(benchmark::State& state) { call(state, libraries().shim, "cuLau
 void graph_launch_shim(benchmark::State& state) { call(state, libraries().shim, "cuGraphLaunch"); }
 void synchronise_shim(benchmark::State& state) { call(state, libraries().shim, "cuStreamSynchronize"); }
 
-// A reservation and a release: two packets and one answer, with a daemon in a thread of this process.
-void allocate_and_free_shim(benchmark::State& state) {
-  auto allocate = reinterpret_cast<int (*)(unsigned long long*, size_t)>(dlsym(libraries().shim, "cuMemAlloc_v2"));
-  auto release = reinterpret_cast<int (*)(unsigned long long)>(dlsym(libraries().shim, "cuMemFree_v2"));
-  unsigned long long pointer = 4096;
-  for (auto _ : state) {
-    allocate(&pointer, 4 << 20);
-    release(pointer);
-  }
-}
-
 BENCHMARK(forwarded_direct);
 BENCHMARK(forwarded_shim);
 BENCHMARK(launch_direct);
 BENCHMARK(launch_shim);
 BENCHMARK(graph_launch_shim);
 BENCHMARK(synchronise_shim);
-BENCHMARK(allocate_and_free_shim)->UseRealTime();
 
 }  // namespace
 

@@ -41,7 +41,7 @@ RealLibrary& real_driver() {
 }
 
 bool current_device(uint32_t* device) {
-  CUdevice ordinal;
+  CUdevice ordinal = -1;
   if (real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0) return false;
   *device = static_cast<uint32_t>(ordinal);
   return true;
