@@ -8,6 +8,7 @@
 #include <map>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "abi/driver_api.h"
 #include "abi/generated/driver_rows.h"
@@ -292,6 +293,99 @@ TEST_F(Doors, MapsHoldPhysicalMemory) {
   ASSERT_EQ(D(cuMemUnmap)(range, 16 << 20), CUDA_SUCCESS);
   EXPECT_EQ(account(), before);
   D(cuMemAddressFree)(range, 16 << 20);
+}
+
+// B6: a pool of the program's own; B9: memory nodes of a graph are on the account while the driver holds their memory.
+TEST_F(Doors, B6AnOwnPoolCountsUpAndDown) {
+  int64_t before = account();
+  CUdeviceptr pointer;
+  ASSERT_EQ(D(cuMemAllocFromPoolAsync)(&pointer, 64 << 20, held.pool, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(account() - before, 64 << 20);
+  ASSERT_EQ(D(cuMemFreeAsync)(pointer, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuStreamSynchronize)(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+}
+
+TEST_F(Doors, B9GraphMemoryIsCountedUntilTrimmed) {
+  int64_t before = account();
+  held.graph = graph_with_memory();
+  ASSERT_EQ(D(cuGraphInstantiateWithFlags)(&held.exec, held.graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(account() - before, 64 << 20) << "reserved before the first launch";
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(D(cuGraphLaunch)(held.exec, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuStreamSynchronize)(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(account() - before, 64 << 20);
+  drop_graph();
+  EXPECT_EQ(account() - before, 64 << 20) << "the driver keeps it";
+  ASSERT_EQ(D(cuDeviceGraphMemTrim)(0), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+}
+
+// B15: attributes of managed memory are the driver's own.
+TEST_F(Doors, B15ManagedMemoryStaysManaged) {
+  CUdeviceptr pointer;
+  unsigned managed = 0;
+  ASSERT_EQ(D(cuMemAllocManaged)(&pointer, 4 << 20, 1), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuPointerGetAttribute)(&managed, 8, pointer), CUDA_SUCCESS);
+  EXPECT_EQ(managed, 1u);
+  D(cuMemFree_v2)(pointer);
+}
+
+// B1: a random mix of all doors. What is on the account is never less than what the card has given, and more only by what
+// is known in advance: bounds of arrays and graphs, managed memory not yet touched.
+TEST_F(Doors, B1ARandomMixIsNeverUndercounted) {
+  void* sim = dlopen(SIM_PATH, RTLD_NOW | RTLD_NOLOAD);
+  auto real_info = reinterpret_cast<decltype(&::cuMemGetInfo_v2)>(dlsym(sim, "cuMemGetInfo_v2"));
+  auto card_free = [&] {
+    size_t free = 0, total = 0;
+    real_info(&free, &total);
+    return static_cast<int64_t>(free);
+  };
+  int64_t account_before = account(), free_before = card_free();
+  uint32_t random = 12345;
+  auto next = [&](uint32_t below) { return (random = random * 1664525 + 1013904223) / 65536 % below; };
+  struct Piece { int door; CUdeviceptr pointer; CUarray array; CUmemGenericAllocationHandle handle; };
+  std::vector<Piece> pieces;
+  CUmemAllocationProp properties{1, 0, {1, 0}, nullptr, {}};
+  for (int step = 0; step < 2000; ++step) {
+    if (pieces.size() < 40 && next(2)) {
+      Piece piece{static_cast<int>(next(5)), 0, nullptr, 0};
+      size_t bytes = (next(64) + 1) * 100000;
+      size_t pitch;
+      CUDA_ARRAY_DESCRIPTOR array{next(900) + 1, next(900) + 1, 0x20, 4};
+      CUresult result = piece.door == 0   ? D(cuMemAlloc_v2)(&piece.pointer, bytes)
+                        : piece.door == 1 ? D(cuMemAllocAsync)(&piece.pointer, bytes, nullptr)
+                        : piece.door == 2 ? D(cuMemCreate)(&piece.handle, (next(16) + 1) << 21, &properties, 0)
+                        : piece.door == 3 ? D(cuArrayCreate_v2)(&piece.array, &array)
+                                          : D(cuMemAllocPitch_v2)(&piece.pointer, &pitch, next(5000) + 1, next(2000) + 1, 4);
+      ASSERT_EQ(result, CUDA_SUCCESS) << piece.door;
+      pieces.push_back(piece);
+    } else if (!pieces.empty()) {
+      size_t which = next(static_cast<uint32_t>(pieces.size()));
+      Piece piece = pieces[which];
+      pieces.erase(pieces.begin() + static_cast<long>(which));
+      CUresult result = piece.door == 1   ? D(cuMemFreeAsync)(piece.pointer, nullptr)
+                        : piece.door == 2 ? D(cuMemRelease)(piece.handle)
+                        : piece.door == 3 ? D(cuArrayDestroy)(piece.array)
+                                          : D(cuMemFree_v2)(piece.pointer);
+      ASSERT_EQ(result, CUDA_SUCCESS) << piece.door;
+      if (next(4) == 0) {
+        ASSERT_EQ(D(cuStreamSynchronize)(nullptr), CUDA_SUCCESS);
+      }
+    }
+    if (step % 20) continue;
+    int64_t counted = account() - account_before, taken = free_before - card_free();
+    ASSERT_GE(counted + (4 << 20), taken) << "step " << step;  // small ones may lie in more pages than they fill
+    ASSERT_LE(counted, taken + (32 << 20) + (4 << 20)) << "step " << step;
+  }
+  for (const Piece& piece : pieces) {
+    if (piece.door == 1) D(cuMemFreeAsync)(piece.pointer, nullptr);
+    else if (piece.door == 2) D(cuMemRelease)(piece.handle);
+    else if (piece.door == 3) D(cuArrayDestroy)(piece.array);
+    else D(cuMemFree_v2)(piece.pointer);
+  }
+  D(cuCtxSynchronize)();
+  EXPECT_EQ(account(), account_before);
+  EXPECT_EQ(card_free(), free_before);
 }
 
 // A context takes its allocations with it.
