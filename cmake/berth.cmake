@@ -19,8 +19,9 @@ function(berth_host target)
   if(BERTH_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BERTH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${BERTH_SANITIZE})
-    # The thread sanitizer does not know fences; asio's are there beside its locks.
-    target_compile_definitions(${target} PRIVATE $<$<STREQUAL:${BERTH_SANITIZE},thread>:ASIO_DISABLE_FENCED_BLOCK>)
+    if(BERTH_SANITIZE STREQUAL "thread")  # it does not know fences; asio's are there beside its locks
+      target_compile_definitions(${target} PRIVATE ASIO_DISABLE_FENCED_BLOCK)
+    endif()
   endif()
 endfunction()
 
