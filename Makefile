@@ -6,7 +6,7 @@ DESTDIR ?=
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build install uninstall bench format clean
+.PHONY: help run test sanitize build install uninstall bench format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,10 @@ run: build ## install what is needed, build, and show three programs sharing one
 test: ## install what is needed, build, and run the whole suite
 	@scripts/dependencies.sh build test
 	@scripts/test.sh
+
+sanitize: ## all unit tests under the address and the thread sanitizer
+	@scripts/dependencies.sh build test
+	@scripts/sanitize.sh
 
 build: ## build what is shipped, into build/release
 	@scripts/dependencies.sh build
