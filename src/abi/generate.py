@@ -11,6 +11,7 @@ Everything that the list of names can tell is made here, so that no flavour of a
   X_real.h          typed calls of the real library through the slots, for every declared function
   X_intercepts.h    what hand-written bodies must look like: the class decides the guard they are handed
   X_exports.cpp     exported C++ entries of intercept rows: guard, then body
+  X_submissions.cpp where gates of known signature go on while submissions are tracked: guard, then the driver
   X.map             export map
   X_names.h         the names alone, for tools
   sim_X_skeleton.S, sim_X.map   the simulated library: every name, weak, answering "not supported"
@@ -109,7 +110,8 @@ class Library:
 
     def files(self):
         key = self.key
-        return {f"{key}_rows.h": self.rows_header(), f"{key}_forwarders.S": self.forwarders(),
+        gated = any(r.becomes == "gate" for r in self.rows)
+        return {**({f"{key}_submissions.cpp": self.submissions()} if gated else {}), f"{key}_rows.h": self.rows_header(), f"{key}_forwarders.S": self.forwarders(),
                 f"{key}_real.h": self.real_header(), f"{key}_intercepts.h": self.intercepts_header(),
                 f"{key}_exports.cpp": self.exports(), f"{key}.map": self.map(), f"{key}_names.h": self.names_header(),
                 f"sim_{key}_skeleton.S": self.sim_skeleton(), f"sim_{key}.map": self.map()}
@@ -137,7 +139,8 @@ class Library:
                  f"#define BERTH_NOT_SUPPORTED {self.not_supported}\n", '#include "shim/forwarders.inc"\n\n']
         for index, r in enumerate(self.rows):
             if r.becomes != "intercept":
-                lines.append(f"BERTH_{r.becomes.upper()} {r.name}, {index}\n")
+                typed = "_TYPED" if r.becomes == "gate" and r.name in self.functions else ""
+                lines.append(f"BERTH_{r.becomes.upper()}{typed} {r.name}, {index}\n")
         lines.append("\nBERTH_TABLE_BEGIN\n")
         lines += [f"BERTH_SLOT {index}\n" for index in range(len(self.rows))]
         lines.append(f"\nBERTH_ENTRIES_BEGIN berth_{self.key}_entries\n")
@@ -163,7 +166,7 @@ class Library:
 
     def intercepts_header(self):
         lines = [self.banner(), "// One body for a name and its per-thread flavours; `real` is the driver's entry of the flavour called.\n"
-                 "#pragma once\n", f'#include "abi/{self.api}"\n#include "shim/call.h"\n\n', "namespace berth::shim::intercept {\n\n"]
+                 "#pragma once\n", f'#include "abi/{self.api}"\n#include "shim/submit_call.h"\n\n', "namespace berth::shim::intercept {\n\n"]
         done = set()
         for r in self.intercept_rows():
             if r.body in done:
@@ -176,15 +179,40 @@ class Library:
 
     def exports(self):
         key = self.key
-        lines = [self.banner(), f'#include "abi/generated/{key}_intercepts.h"\n#include "abi/generated/{key}_real.h"\n\n',
-                 "using namespace berth;\n\n"]
+        lines = [self.banner(), f'#include "abi/generated/{key}_intercepts.h"\n#include "abi/generated/{key}_real.h"\n']
+        if any(r.cls == "submit" for r in self.intercept_rows()):
+            lines.append('#include "shim/work.h"\n')
+        lines.append("\nusing namespace berth;\n\n")
         for r in self.intercept_rows():
             result, types = self.functions[r.name]
             args = arguments(types)
+            guard, result_of = f"shim::{GUARDS[r.cls]} call;", "{}"
+            if r.cls == "submit":
+                guard, result_of = self.submit_guard(r), "call.done({})"
+            body = f"shim::intercept::{r.body}(call, &real::{r.name}{', ' + args if args else ''})"
             lines.append(f'extern "C" BERTH_EXPORT {result} {r.name}({parameters(types)}) {{\n'
-                         f"  shim::{GUARDS[r.cls]} call;\n"
+                         f"  {guard}\n"
                          f"  if (call.bypass()) return real::{r.name}({args});\n"
-                         f"  return shim::intercept::{r.body}(call, &real::{r.name}{', ' + args if args else ''});\n}}\n")
+                         f"  return {result_of.format(body)};\n}}\n")
+        return "".join(lines)
+
+    def submit_guard(self, row):
+        """What the name tells of the call: whether stream 0 is the thread's own, and whether it returns when all is done."""
+        own = str(re.search(r"_pt[sd][sz]$", row.name) is not None).lower()
+        blocks = str(re.match(r"cuMemcpy[AD]toH(_v2)?(_ptds)?$", row.name) is not None).lower()
+        return f"shim::SubmitCall call({{{own}, {blocks}}}, shim::work_of(abi::{self.key}::Row::{row.name}, {arguments(self.functions[row.name][1])}));"
+
+    def submissions(self):
+        key = self.key
+        lines = [self.banner(), f'#include "abi/generated/{key}_real.h"\n#include "shim/submit_call.h"\n#include "shim/work.h"\n\n',
+                 "using namespace berth;\n\n"]
+        for r in self.rows:
+            if r.becomes != "gate" or r.name not in self.functions:
+                continue
+            result, types = self.functions[r.name]
+            lines.append(f'extern "C" __attribute__((visibility("hidden"))) {result} berth_submit_{r.name}({parameters(types)}) {{\n'
+                         f"  {self.submit_guard(r)}\n"
+                         f"  return call.done(real::{r.name}({arguments(types)}));\n}}\n")
         return "".join(lines)
 
     def map(self):

@@ -36,11 +36,6 @@ class QueryCall : public ClientCall {};
 class SyncCall : public ClientCall {};
 class FreeCall : public ClientCall {};
 
-class SubmitCall : public ClientCall {
- public:
-  SubmitCall() { pass_gate(); }
-};
-
 class AllocCall : public ClientCall {
  public:
   AllocCall() { pass_gate(); }

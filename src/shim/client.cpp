@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "shim/footprint.h"
+#include "shim/gate.h"
 
 #ifndef POLLRDHUP
 #define POLLRDHUP 0x2000
@@ -28,6 +30,9 @@ bool Client::reconnect() {
   if (refused_) return false;
   if (!connection_.open(introduction_, &refused_)) return false;
   page_.store(connection_.page(), std::memory_order_release);
+  activity.forget_all();
+  activity.adopt(connection_.activity_page());
+  told_activity_.store(0, std::memory_order_relaxed);
   __atomic_store_n(&berth_fork_page->gate, &connection_.page()->gate, __ATOMIC_RELEASE);
   for (uint32_t device = 0; device < introduction_.device_count; ++device) {
     slack_[device] = 0;
@@ -77,7 +82,7 @@ bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force for
       reserve.bytes = bytes;
       reserve.force = force;
       wire::Grant grant;
-      if (connection_.send(&reserve, sizeof reserve, true) && connection_.receive(&grant, sizeof grant, sequence_) &&
+      if (connection_.send(&reserve, sizeof reserve, true) && connection_.receive(&grant, sizeof grant, sequence_, activity) &&
           wire::check_message<wire::Grant>(&grant, sizeof grant)) {
         releases_on_the_way_.store(false, std::memory_order_relaxed);  // packets are read in order
         if (grant.status != wire::GrantStatus::granted) return false;
@@ -159,6 +164,15 @@ void Client::notice(wire::NoticeCode code, uint32_t device, uint64_t value, cons
   if (connection_.is_ours()) connection_.send(&notice, sizeof notice, false);
 }
 
+void Client::tell_activity(bool wanted) {
+  if (wanted == (told_activity_.load(std::memory_order_relaxed) != 0)) return;
+  told_activity_.store(wanted, std::memory_order_relaxed);
+  if (!wanted) return;
+  auto active = wire::make_message<wire::Active>();
+  Locked locked(lock_);
+  if (connection_.is_ours()) connection_.send(&active, sizeof active, false);
+}
+
 const wire::PageDevice* Client::device(uint32_t ordinal) const {
   const wire::DaemonPage* page = page_.load(std::memory_order_acquire);
   if (!page || ordinal >= wire::kMaxDevices || ordinal >= page->device_count.load(std::memory_order_relaxed)) return nullptr;
@@ -167,11 +181,29 @@ const wire::PageDevice* Client::device(uint32_t ordinal) const {
   return ::memcmp(&device->uuid, &kNone, sizeof kNone) == 0 ? nullptr : device;
 }
 
-// The helper: sees the daemon go and connects again, so that `berth ps` is complete without the program's help. It makes no
-// driver call, ever, and sleeps in poll when all is well.
+// True: work of ours may be held, so look again soon.
+bool Client::pace() {
+  if (!(gate_bits() & wire::kGateHold) || !activity.page()) {
+    activity.release();
+    return false;
+  }
+  if (activity.pace(*page(), introduction_.device_count, now_ns())) sleep_ns(Activity::kPaceNs);
+  else activity.doze(100'000'000);
+  return true;
+}
+
+// The helper: sees the daemon go and connects again, so that `berth ps` is complete without the program's help; and says when
+// held work may go. It makes no driver call, ever, and sleeps when all is well.
 void* helper_main(void* argument) {
   auto* client = static_cast<Client*>(argument);
+  // Of this thread alone: by default a sleep of 20 us takes 70.
+  sys(SYS_prctl, PR_SET_TIMERSLACK, 1);
+  uint64_t looked = 0;
   for (;;) {
+    bool pacing = client->pace();
+    uint64_t now = now_ns();
+    if (pacing && now - looked < 1'000'000) continue;
+    looked = now;
     int fd;
     {
       Locked locked(client->lock_);
@@ -179,10 +211,15 @@ void* helper_main(void* argument) {
     }
     if (fd >= 0) {
       // The timeout is for a descriptor that the program closed meanwhile: poll would never tell.
-      pollfd watch{fd, POLLRDHUP, 0};
-      __kernel_timespec patience{5, 0};
+      pollfd watch{fd, POLLIN | POLLRDHUP, 0};
+      __kernel_timespec patience{pacing ? 0 : 5, 0};
       sys(SYS_ppoll, reinterpret_cast<long>(&watch), 1, reinterpret_cast<long>(&patience), 0, 8);
-      if (!(watch.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))) continue;
+      if (!(watch.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))) {
+        if (!(watch.revents & POLLIN)) continue;
+        Locked locked(client->lock_);  // nobody waits for a reply now
+        if (client->connection_.is_ours()) client->connection_.receive_unasked(client->activity);
+        continue;
+      }
     }
     bool connected, refused;
     {

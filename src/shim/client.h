@@ -3,6 +3,7 @@
 // What is granted is on the account at once, here and at the daemon, so whoever dies in between loses nothing for others.
 // While the daemon is away, released bytes stay on the account as slack that may be taken again; more waits up to 5 s.
 #pragma once
+#include "shim/activity.h"
 #include "shim/allocation_table.h"
 #include "shim/guest.h"
 #include "wire/guest_protocol.h"
@@ -28,17 +29,25 @@ class Connection {
   // False when the descriptor is no longer ours: programs close and reuse all numbers.
   bool is_ours() const;
   bool send(const void* message, size_t size, bool wait);
-  // A reply to `sequence` into `out`; false on anything else, also when nothing came within the patience.
-  bool receive(void* out, size_t size, uint32_t sequence);
+  // A reply to `sequence` into `out`; false on anything else, also when nothing came within the patience. What the daemon
+  // says unasked meanwhile goes to `activity`.
+  bool receive(void* out, size_t size, uint32_t sequence, Activity& activity);
+  // What has come unasked, without waiting.
+  void receive_unasked(Activity& activity);
   int fd() const { return fd_; }
   const wire::DaemonPage* page() const { return page_; }
+  wire::ActivityPage* activity_page() const { return activity_page_; }
 
  private:
   bool hello(const Introduction& introduction, bool* refused);
+  bool map_pages_of(const int* descriptors, int count, uint32_t page_size);
   int fd_ = -1;
   uint64_t device_ = 0, inode_ = 0;
   const wire::DaemonPage* page_ = nullptr;
+  wire::ActivityPage* activity_page_ = nullptr;  // null: the daemon gave none
 };
+
+class Streams;
 
 class Client {
  public:
@@ -60,7 +69,12 @@ class Client {
   const wire::PageDevice* device(uint32_t ordinal) const;
   const wire::DaemonPage* page() const { return page_.load(std::memory_order_acquire); }
 
+  // Tells the daemon once that there is work again, while it wants to be told.
+  void tell_activity(bool wanted);
+
   AllocationTable table;
+  Activity activity;
+  std::atomic<Streams*> streams;  // the driver's side of it, made when submissions are first tracked
   std::atomic<bool> has_pools;   // this process uses stream-ordered memory: synchronisations look at the pools
   std::atomic<bool> has_graph_memory;  // a graph with memory nodes has been instantiated
 
@@ -73,6 +87,7 @@ class Client {
   void lose_connection();  // lock held
   void flush_releases();
   void start_helper();
+  bool pace();           // helper only: looks after held work once; false: nothing is held
 
   GuestLock lock_;  // the connection and the account
   Connection connection_;
@@ -80,6 +95,7 @@ class Client {
   std::atomic<const wire::DaemonPage*> page_{nullptr};
   uint32_t sequence_ = 0;
   std::atomic<bool> releases_on_the_way_;  // sent since the last answer of the daemon
+  std::atomic<uint32_t> told_activity_;
   bool refused_ = false;  // a new daemon has refused us: go on with what we have, ask no more
   uint64_t held_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // on the account
   uint64_t slack_[wire::kMaxDevices];   // released while the daemon was away: ours to take again until it is back

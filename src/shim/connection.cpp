@@ -103,6 +103,49 @@ int connect_anywhere() {
   return connect_to(path);
 }
 
+constexpr int kMostDescriptors = 2;
+
+// One packet with the descriptors that came with it. A negative error number, or 0 when the other side has closed.
+long receive_packet(int fd, void* out, size_t size, int flags, int* descriptors, int* count) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))];
+  iovec part{out, size};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  *count = 0;
+  long got;
+  do got = sys(SYS_recvmsg, fd, reinterpret_cast<long>(&message), MSG_CMSG_CLOEXEC | flags);
+  while (got == -EINTR);
+  cmsghdr* header = got < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    *count = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    ::memcpy(descriptors, CMSG_DATA(header), static_cast<size_t>(*count) * sizeof(int));
+  }
+  return got;
+}
+
+void* map_shared(int fd, size_t bytes, int protection) {
+  long at = sys(SYS_mmap, 0, static_cast<long>(bytes), protection, MAP_SHARED, fd, 0);
+  if (at < 0) return nullptr;
+  sys(SYS_madvise, at, static_cast<long>(bytes), MADV_DONTFORK);
+  return reinterpret_cast<void*>(at);
+}
+
+// True if the packet was one that the daemon sends unasked; its descriptors are then taken care of.
+bool take_unasked(const void* packet, size_t size, const int* descriptors, int count, Activity& activity) {
+  if (!wire::check_message<wire::Watch>(packet, size)) {
+    for (int i = 0; i < count; ++i) sys(SYS_close, descriptors[i]);
+    return false;
+  }
+  for (int i = 1; i < count; ++i) sys(SYS_close, descriptors[i]);
+  wire::Watch watch;
+  ::memcpy(&watch, packet, sizeof watch);
+  activity.watch(watch, count ? descriptors[0] : -1);
+  return true;
+}
+
 }  // namespace
 
 bool Connection::open(const Introduction& introduction, bool* refused) {
@@ -122,6 +165,7 @@ bool Connection::open(const Introduction& introduction, bool* refused) {
 bool Connection::hello(const Introduction& introduction, bool* refused) {
   auto hello = wire::make_message<wire::Hello>(1);
   hello.role = introduction.role;
+  hello.features = introduction.role == wire::Role::client ? wire::kFeatureActivity : 0;
   hello.driver_version = introduction.driver_version;
   hello.unknown_symbols = introduction.unknown_symbols;
   hello.missing_symbols = introduction.missing_symbols;
@@ -131,39 +175,37 @@ bool Connection::hello(const Introduction& introduction, bool* refused) {
   if (!send(&hello, sizeof hello, true)) return false;
 
   union { wire::Welcome welcome; wire::Refused refused; } reply{};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  iovec part{&reply, sizeof reply};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  long size;
-  do size = sys(SYS_recvmsg, fd_, reinterpret_cast<long>(&message), MSG_CMSG_CLOEXEC);
-  while (size == -EINTR);
-  if (size < 0) return false;
-  if (wire::check_message<wire::Refused>(&reply, static_cast<size_t>(size))) {
+  int descriptors[kMostDescriptors], count;
+  long size = receive_packet(fd_, &reply, sizeof reply, 0, descriptors, &count);
+  bool welcome = size > 0 && wire::check_message<wire::Welcome>(&reply, static_cast<size_t>(size)) && count > 0;
+  if (welcome) welcome = map_pages_of(descriptors, count, reply.welcome.page_size);
+  for (int i = 0; i < count; ++i) sys(SYS_close, descriptors[i]);
+  if (!welcome && size > 0 && wire::check_message<wire::Refused>(&reply, static_cast<size_t>(size))) {
     *refused = true;
     log_line("the daemon refused this process (%u)", static_cast<unsigned>(reply.refused.why));
-    return false;
   }
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (!wire::check_message<wire::Welcome>(&reply, static_cast<size_t>(size)) || !header ||
-      header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int)))
-    return false;
-  int page_fd;
-  ::memcpy(&page_fd, CMSG_DATA(header), sizeof page_fd);
-  long at = reply.welcome.page_size >= sizeof(wire::DaemonPage)
-                ? sys(SYS_mmap, 0, sizeof(wire::DaemonPage), PROT_READ, MAP_SHARED, page_fd, 0) : -1;
-  sys(SYS_close, page_fd);
-  if (at < 0) return false;
-  sys(SYS_madvise, at, sizeof(wire::DaemonPage), MADV_DONTFORK);
-  auto* page = reinterpret_cast<const wire::DaemonPage*>(at);
+  if (welcome && activity_page_) {
+    auto mapped = wire::make_message<wire::Mapped>();
+    welcome = send(&mapped, sizeof mapped, true);
+  }
+  return welcome;
+}
+
+// Older pages stay mapped: another thread may be reading one, and the device may still write to it.
+bool Connection::map_pages_of(const int* descriptors, int count, uint32_t page_size) {
+  if (page_size < sizeof(wire::DaemonPage)) return false;
+  auto* page = static_cast<const wire::DaemonPage*>(map_shared(descriptors[0], sizeof(wire::DaemonPage), PROT_READ));
+  if (!page) return false;
   if (page->magic != wire::kMagic || page->layout != wire::kPageLayout) {
-    sys(SYS_munmap, at, sizeof(wire::DaemonPage));
+    sys(SYS_munmap, reinterpret_cast<long>(page), sizeof(wire::DaemonPage));
     return false;
   }
-  page_ = page;  // an older page stays mapped: another thread may be reading it
+  page_ = page;
+  activity_page_ = nullptr;
+  if (count < 2) return true;
+  auto* own = static_cast<wire::ActivityPage*>(map_shared(descriptors[1], sizeof(wire::ActivityPage), PROT_READ | PROT_WRITE));
+  if (own && own->magic == wire::kMagic && own->layout == wire::kActivityLayout) activity_page_ = own;
+  else if (own) sys(SYS_munmap, reinterpret_cast<long>(own), sizeof(wire::ActivityPage));
   return true;
 }
 
@@ -187,17 +229,31 @@ bool Connection::send(const void* message, size_t size, bool wait) {
   return sent == static_cast<long>(size);
 }
 
-bool Connection::receive(void* out, size_t size, uint32_t sequence) {
+bool Connection::receive(void* out, size_t size, uint32_t sequence, Activity& activity) {
   uint64_t until = now_ns() + kDaemonPatienceNs;
-  for (;;) {
-    long got;
-    do got = sys(SYS_recvfrom, fd_, reinterpret_cast<long>(out), static_cast<long>(size), 0, 0, 0);
-    while (got == -EINTR && now_ns() < until);
+  do {
+    alignas(8) char packet[512];
+    int descriptors[kMostDescriptors], count;
+    long got = receive_packet(fd_, packet, sizeof packet, 0, descriptors, &count);
     if (got < static_cast<long>(sizeof(wire::Header))) return false;
+    if (take_unasked(packet, static_cast<size_t>(got), descriptors, count, activity)) continue;
     wire::Header header;
-    ::memcpy(&header, out, sizeof header);
-    if (header.sequence == sequence) return got == static_cast<long>(size);
-    if (now_ns() >= until) return false;  // an answer to a question that we gave up on: read on
+    ::memcpy(&header, packet, sizeof header);
+    if (header.sequence != sequence) continue;  // an answer to a question that we gave up on
+    if (got != static_cast<long>(size)) return false;
+    ::memcpy(out, packet, size);
+    return true;
+  } while (now_ns() < until);
+  return false;
+}
+
+void Connection::receive_unasked(Activity& activity) {
+  alignas(8) char packet[512];
+  int descriptors[kMostDescriptors], count;
+  for (;;) {
+    long got = receive_packet(fd_, packet, sizeof packet, MSG_DONTWAIT, descriptors, &count);
+    if (got <= 0) return;
+    take_unasked(packet, static_cast<size_t>(got), descriptors, count, activity);
   }
 }
 

@@ -113,9 +113,12 @@ extern "C" __attribute__((visibility("hidden"))) void* berth_driver_resolve(uint
   return __atomic_load_n(&berth_driver_slots[row], __ATOMIC_ACQUIRE);
 }
 
-// Called from the assembly gates when theirs is shut.
+// Called from the assembly gates of functions whose signature we don't know, when the gate word asks for anything.
 extern "C" __attribute__((visibility("hidden"))) void* berth_wait_at_gate(uint32_t row) {
-  wait_at_gate();
+  pass_gate();
+  Client* client = current_client();
+  uint32_t device;
+  if (client && (gate_bits() & wire::kGateHold) && current_device(&device)) client->activity.wait_in_caller(device);
   return __atomic_load_n(&berth_driver_slots[row], __ATOMIC_ACQUIRE);
 }
 

@@ -1,7 +1,7 @@
 // The page that the daemon writes for each client: a sealed memfd, mapped read-only by the guest.
 //
 // One writer (the daemon's event loop), any number of readers in one process. Every field stands alone: a reader may see
-// one field new and another old, and nothing is decided on two of them together. `gate` is a shared futex word.
+// one field new and another old, and nothing is decided on two of them together. `gate` is a shared futex word; the device reads nothing here.
 // The layout carries a version; a guest that doesn't know it uses none of the page.
 // Guest-safe.
 #pragma once
@@ -12,8 +12,19 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kPageLayout = 1;
+inline constexpr uint32_t kPageLayout = 2;
 inline constexpr uint64_t kNoQuota = ~0ull;
+
+// Bits of DaemonPage::gate. 0: submissions pass with one look at the word.
+inline constexpr uint32_t kGateShut = 1;   // callers wait before they submit
+inline constexpr uint32_t kGateTrack = 2;  // submissions are gathered in batches and published in the activity page
+inline constexpr uint32_t kGateTell = 8;   // with track: the next submission is told to the daemon (`active`), once
+inline constexpr uint32_t kGateHold = 4;   // with track: batches wait on the device until ActivityDevice::go says so
+inline constexpr uint32_t kGateStarted = 16;  // with hold: the device also writes ActivitySlot::started (peers look at it)
+
+// PageDevice::may_run
+inline constexpr uint32_t kRunHeld = 0;   // not this job's turn, its share is used up, or it is paused
+inline constexpr uint32_t kRunFree = 1;   // as far as the daemon is concerned; busy clients of higher priority still come first
 
 struct PageDevice {
   Uuid uuid;                        // frozen
@@ -22,13 +33,18 @@ struct PageDevice {
   std::atomic<uint64_t> free_bytes; // what the job could still be granted (never more than quota - used)
   std::atomic<uint64_t> used_bytes; // by the whole job, overhead included
   std::atomic<uint64_t> leaving_bytes;  // of dead clients, not yet back: worth waiting for on a real out-of-memory
+  std::atomic<uint32_t> may_run;        // kRun...
+  std::atomic<uint32_t> paused;         // 1: held without any exception
+  std::atomic<uint64_t> window_ns;      // GPU time of one batch: what may still run when the job has to stop
+  std::atomic<uint64_t> company_ns;     // work may go on until a higher client has been busy for so long (latency budget)
+  std::atomic<uint64_t> starved_ns;     // held for so long by higher clients: one batch goes all the same
 };
 
 struct DaemonPage {
   uint32_t magic;   // kMagic
   uint32_t layout;  // kPageLayout
   uint32_t size;    // sizeof(DaemonPage)
-  std::atomic<uint32_t> gate;         // 0: submissions may pass. Nothing sets it yet (scheduling and swapping will)
+  std::atomic<uint32_t> gate;         // kGate... bits
   std::atomic<uint32_t> device_count;
   std::atomic<uint32_t> pid_count;    // of the job's processes on a GPU, as the daemon and NVML number them
   PageDevice devices[kMaxDevices];    // by the guest's ordinals; uuid all zero = a device that the daemon doesn't know

@@ -27,6 +27,9 @@ enum class MessageType : uint16_t {
   release = 7,    // guest -> daemon, no reply
   refresh = 8,    // guest -> daemon, no reply: the driver's own use may have changed, read NVML again
   notice = 9,     // guest -> daemon, no reply: something people should see as an event
+  mapped = 10,    // guest -> daemon, no reply: the activity page is mapped, it can be sealed and shown to others
+  watch = 11,     // daemon -> guest, unasked, sequence 0: another client's activity page, or the end of it
+  active = 12,    // guest -> daemon, no reply: the first submission since kGateTell was set
   control_request = 64,  // command -> daemon: a JSON text follows the header (src/wire/control.h)
   control_reply = 65,    // daemon -> command: a part of a JSON text
   control_event = 66,    // daemon -> command, unasked, to connections that asked to follow
@@ -60,11 +63,13 @@ enum class Role : uint32_t {
   viewer = 2,  // uses NVML only: sees the job's numbers, holds nothing
 };
 
+inline constexpr uint32_t kFeatureActivity = 1;  // wants the descriptor of its activity page with the welcome
+
 struct Hello {
   static constexpr MessageType kType = MessageType::hello;
   Header header;
   Role role;
-  uint32_t features;         // bits to come; 0
+  uint32_t features;         // kFeature... bits of what the guest knows
   int32_t driver_version;    // cuDriverGetVersion, 0 for a viewer
   uint32_t unknown_symbols;  // names the driver has and our list lacks, or pointers we could not place
   uint32_t missing_symbols;  // names our list has and the driver lacks
@@ -77,7 +82,8 @@ struct Welcome {
   static constexpr MessageType kType = MessageType::welcome;
   Header header;
   uint64_t client_id;
-  uint32_t page_size;  // bytes to map of the descriptor that comes with this packet
+  uint32_t page_size;  // bytes to map of the descriptor that comes with this packet; with kFeatureActivity a second
+                       // descriptor comes: the activity page (sizeof(ActivityPage)), to be mapped for writing
   uint32_t restarted;  // 1: the daemon is collecting holdings after a restart
 };
 
@@ -161,6 +167,31 @@ struct Notice {
   uint32_t device;
   uint64_t value;
   char text[64];  // NUL-terminated, a name
+};
+
+struct Mapped {
+  static constexpr MessageType kType = MessageType::mapped;
+  Header header;
+};
+
+enum class Relation : uint32_t {
+  none = 0,    // forget the client
+  higher = 1,  // its work comes first
+  peer = 2,    // of the same job: its kernels may be waiting for ours
+};
+// With the read-only descriptor of the client's activity page, unless the relation is none.
+struct Watch {
+  static constexpr MessageType kType = MessageType::watch;
+  Header header;
+  uint64_t client_id;
+  Relation relation;
+  uint32_t pad;
+  int8_t devices[kMaxDevices];  // that client's ordinal -> this guest's, -1: not one of this guest's
+};
+
+struct Active {
+  static constexpr MessageType kType = MessageType::active;
+  Header header;
 };
 
 // True if `data` is a whole, well-formed packet of message type T of a major that we serve.

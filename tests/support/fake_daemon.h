@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "wire/activity_page.h"
 #include "wire/daemon_page.h"
 
 namespace berth::test {
@@ -35,6 +36,7 @@ class FakeDaemon {
     page->magic = wire::kMagic;
     page->layout = wire::kPageLayout;
     page->size = sizeof(wire::DaemonPage);
+    activity = make_activity_page(&activity_fd_);
     listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -50,7 +52,34 @@ class FakeDaemon {
     rmdir(folder_.c_str());
   }
 
+  // As the daemon makes them. The first client gets `activity`.
+  static wire::ActivityPage* make_activity_page(int* fd) {
+    *fd = memfd_create("activity", MFD_CLOEXEC);
+    if (ftruncate(*fd, sizeof(wire::ActivityPage)) != 0) std::abort();
+    void* memory = mmap(nullptr, sizeof(wire::ActivityPage), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    auto* made = new (memory) wire::ActivityPage{};
+    made->magic = wire::kMagic;
+    made->layout = wire::kActivityLayout;
+    made->size = sizeof(wire::ActivityPage);
+    return made;
+  }
+
+  // Lets the guest watch a page as that of client `id` (its device 0 is the guest's device 0), or forget it, or look at its
+  // own daemon page (id 0, Relation::none).
+  void watch(uint64_t id, wire::Relation relation, int fd) {
+    auto message = wire::make_message<wire::Watch>();
+    message.client_id = id;
+    message.relation = relation;
+    std::memset(message.devices, -1, sizeof message.devices);
+    message.devices[0] = 0;
+    std::vector<int> descriptors;
+    if (fd >= 0) descriptors.push_back(fd);
+    if (!send_with(client_, &message, sizeof message, descriptors)) std::abort();
+  }
+
   wire::DaemonPage* page;
+  wire::ActivityPage* activity;
+  std::atomic<int> mapped{0}, told_active{0};
   std::atomic<bool> refuse{false};        // over quota, for everything but contexts and what is taken already
   std::atomic<uint64_t> quota{wire::kNoQuota};  // of each device, for the page
   std::atomic<int64_t> held{0};           // granted less released, contexts apart
@@ -88,6 +117,8 @@ class FakeDaemon {
       (asked.kind == wire::Kind::overhead ? overhead : held) += static_cast<int64_t>(grant.bytes);
       return send(fd, &grant, sizeof grant, MSG_NOSIGNAL) == sizeof grant;
     }
+    if (wire::check_message<wire::Mapped>(packet, got)) ++mapped;
+    if (wire::check_message<wire::Active>(packet, got)) ++told_active;
     if (wire::check_message<wire::Release>(packet, got)) {
       const auto& release = *reinterpret_cast<wire::Release*>(packet);
       (release.kind == wire::Kind::overhead ? overhead : held) -= static_cast<int64_t>(release.bytes);
@@ -106,23 +137,34 @@ class FakeDaemon {
     page->device_count = hello.device_count;
     auto reply = wire::make_message<wire::Welcome>(hello.header.sequence);
     reply.page_size = sizeof(wire::DaemonPage);
-    iovec part{&reply, sizeof reply};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    client_ = fd;
+    std::vector<int> descriptors{page_fd_};
+    if (hello.features & wire::kFeatureActivity) descriptors.push_back(activity_fd_);
+    return send_with(fd, &reply, sizeof reply, descriptors);
+  }
+
+  static bool send_with(int fd, void* packet, size_t size, const std::vector<int>& descriptors) {
+    iovec part{packet, size};
+    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &page_fd_, sizeof(int));
-    return sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof reply;
+    if (!descriptors.empty()) {
+      size_t bytes = descriptors.size() * sizeof(int);
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(bytes);
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(bytes);
+      std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
+    }
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
   }
 
   std::string folder_, path_;
-  int listener_ = -1, page_fd_ = -1;
+  int listener_ = -1, page_fd_ = -1, activity_fd_ = -1;
+  std::atomic<int> client_{-1};  // the last one that said hello
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -2,7 +2,7 @@
 // One body for a name and its per-thread flavours; `real` is the driver's entry of the flavour called.
 #pragma once
 #include "abi/driver_api.h"
-#include "shim/call.h"
+#include "shim/submit_call.h"
 
 namespace berth::shim::intercept {
 
@@ -85,7 +85,10 @@ CUresult cuModuleUnload(FreeCall& call, decltype(&::cuModuleUnload) real, CUmodu
 CUresult cuStreamBeginCapture(ContextCall& call, decltype(&::cuStreamBeginCapture) real, CUstream);
 CUresult cuStreamBeginCaptureToGraph(ContextCall& call, decltype(&::cuStreamBeginCaptureToGraph) real, CUstream, CUgraph, const CUgraphNode*, const CUgraphEdgeData*, size_t, CUstreamCaptureMode);
 CUresult cuStreamBeginCapture_v2(ContextCall& call, decltype(&::cuStreamBeginCapture_v2) real, CUstream, CUstreamCaptureMode);
+CUresult cuStreamDestroy(FreeCall& call, decltype(&::cuStreamDestroy) real, CUstream);
+CUresult cuStreamDestroy_v2(FreeCall& call, decltype(&::cuStreamDestroy_v2) real, CUstream);
 CUresult cuStreamEndCapture(ContextCall& call, decltype(&::cuStreamEndCapture) real, CUstream, CUgraph*);
+CUresult cuStreamQuery(SyncCall& call, decltype(&::cuStreamQuery) real, CUstream);
 CUresult cuStreamSynchronize(SyncCall& call, decltype(&::cuStreamSynchronize) real, CUstream);
 CUresult cuVDPAUCtxCreate(AllocCall& call, decltype(&::cuVDPAUCtxCreate) real, CUcontext*, unsigned, CUdevice, VdpDevice, VdpGetProcAddress*);
 CUresult cuVDPAUCtxCreate_v2(AllocCall& call, decltype(&::cuVDPAUCtxCreate_v2) real, CUcontext*, unsigned, CUdevice, VdpDevice, VdpGetProcAddress*);

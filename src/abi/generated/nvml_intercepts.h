@@ -2,7 +2,7 @@
 // One body for a name and its per-thread flavours; `real` is the driver's entry of the flavour called.
 #pragma once
 #include "abi/nvml_api.h"
-#include "shim/call.h"
+#include "shim/submit_call.h"
 
 namespace berth::shim::intercept {
 

@@ -1,0 +1,224 @@
+#include "shim/activity.h"
+
+#include <linux/futex.h>
+#include <linux/time_types.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <fcntl.h>
+
+#include "wire/daemon_page.h"
+
+namespace berth::shim {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr uint64_t kStuckNs = 1'000'000;  // a kernel of a peer that has run for so long may be waiting for one of ours
+
+const wire::ActivityPage* map_for_reading(int fd) {
+  struct stat info;
+  if (sys(SYS_newfstatat, fd, reinterpret_cast<long>(""), reinterpret_cast<long>(&info), AT_EMPTY_PATH) != 0 ||
+      info.st_size < static_cast<long>(sizeof(wire::ActivityPage)))
+    return nullptr;
+  long at = sys(SYS_mmap, 0, sizeof(wire::ActivityPage), PROT_READ, MAP_SHARED, fd, 0);
+  if (at < 0) return nullptr;
+  sys(SYS_madvise, at, sizeof(wire::ActivityPage), MADV_DONTFORK);
+  auto* page = reinterpret_cast<const wire::ActivityPage*>(at);
+  if (page->magic == wire::kMagic && page->layout == wire::kActivityLayout) return page;
+  sys(SYS_munmap, at, sizeof(wire::ActivityPage));
+  return nullptr;
+}
+
+uint32_t completed(const wire::ActivityPage& page, uint32_t device) {
+  uint32_t count = page.slot_count.load(std::memory_order_acquire), sum = 0;
+  for (uint32_t i = 0; i < count && i < wire::kActivitySlots; ++i)
+    if (page.slots[i].device.load(kRelaxed) == device) sum += page.slots[i].completed.load(kRelaxed);
+  return sum;
+}
+
+// Batches that the device has begun and not finished.
+uint32_t running(const wire::ActivityPage& page, uint32_t device) {
+  uint32_t count = page.slot_count.load(std::memory_order_acquire), sum = 0;
+  for (uint32_t i = 0; i < count && i < wire::kActivitySlots; ++i) {
+    const wire::ActivitySlot& slot = page.slots[i];
+    if (slot.device.load(kRelaxed) == device && slot.started.load(kRelaxed) != slot.completed.load(kRelaxed)) ++sum;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void Activity::adopt(wire::ActivityPage* page) {
+  wire::ActivityPage* old = page_.exchange(page, std::memory_order_acq_rel);
+  for (auto* one : {old, page})
+    for (uint32_t device = 0; one && device < wire::kMaxDevices; ++device) one->devices[device].go.store(1, std::memory_order_release);
+}
+
+void Activity::drop(Watched* watched) {
+  sys(SYS_munmap, reinterpret_cast<long>(watched->page), sizeof(wire::ActivityPage));
+  *watched = watched_[--count_];
+}
+
+void Activity::watch(const wire::Watch& message, int fd) {
+  const wire::ActivityPage* page = message.relation == wire::Relation::none || fd < 0 ? nullptr : map_for_reading(fd);
+  if (fd >= 0) sys(SYS_close, fd);
+  Locked locked(lock_);
+  for (uint32_t i = 0; i < count_; ++i)
+    if (watched_[i].client_id == message.client_id) {
+      drop(&watched_[i]);
+      break;
+    }
+  if (!page) return;
+  if (count_ == kMost) {  // the daemon's limit is lower
+    sys(SYS_munmap, reinterpret_cast<long>(page), sizeof(wire::ActivityPage));
+    return;
+  }
+  Watched& fresh = watched_[count_++];
+  ::memset(&fresh, 0, sizeof fresh);
+  fresh.page = page;
+  fresh.client_id = message.client_id;
+  fresh.relation = message.relation;
+  ::memcpy(fresh.devices, message.devices, sizeof fresh.devices);
+}
+
+void Activity::forget_all() {
+  Locked locked(lock_);
+  while (count_) drop(&watched_[0]);
+}
+
+bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+  uint64_t company = rules.company_ns.load(kRelaxed);
+  wire::ActivityDevice& shown = page()->devices[device];
+  bool busy = false;
+  Locked locked(lock_);
+  for (uint32_t i = 0; i < count_; ++i) {
+    Watched& one = watched_[i];
+    if (one.relation != wire::Relation::higher) continue;
+    for (uint32_t theirs = 0; theirs < wire::kMaxDevices; ++theirs) {
+      if (one.devices[theirs] != static_cast<int8_t>(device)) continue;
+      uint64_t& since = one.busy_since[device];
+      if (!wire::is_busy(*one.page, theirs, now)) {
+        since = 0;
+        continue;
+      }
+      if (since == 0) since = now;
+      if (now - since < company) continue;
+      busy = true;
+      shown.blocker.store(one.client_id, kRelaxed);
+    }
+  }
+  return busy;
+}
+
+bool Activity::a_peer_is_stuck(uint32_t device, uint64_t now) {
+  Locked locked(lock_);
+  for (uint32_t i = 0; i < count_; ++i) {
+    Watched& one = watched_[i];
+    if (one.relation != wire::Relation::peer) continue;
+    for (uint32_t theirs = 0; theirs < wire::kMaxDevices; ++theirs) {
+      if (one.devices[theirs] != static_cast<int8_t>(device)) continue;
+      uint32_t done = completed(*one.page, theirs);
+      if (running(*one.page, theirs) == 0 || done != one.started[device]) {
+        one.started[device] = done;
+        one.stuck_since[device] = now;
+      } else if (now - one.stuck_since[device] > kStuckNs) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Held by higher work for too long: one batch goes, and the clock starts anew.
+bool Activity::starved(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+  Device& memory = devices_[device];
+  uint64_t limit = rules.starved_ns.load(kRelaxed);
+  uint32_t done = completed(*page(), device);
+  if (memory.passing && done == memory.completed) return true;
+  if (memory.passing) {
+    memory.passing = false;
+    memory.held_since = now;
+  }
+  if (!limit || !memory.held_since || now - memory.held_since < limit) return false;
+  memory.passing = true;
+  memory.completed = done;
+  return true;
+}
+
+bool Activity::may_go(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+  Device& memory = devices_[device];
+  wire::ActivityDevice& shown = page()->devices[device];
+  if (rules.may_run.load(kRelaxed) == wire::kRunHeld || rules.paused.load(kRelaxed)) {
+    memory.held_since = 0;
+    memory.passing = false;
+    shown.held_by.store(2, kRelaxed);
+    return !rules.paused.load(kRelaxed) && a_peer_is_stuck(device, now);
+  }
+  if (!higher_is_busy(rules, device, now)) {
+    memory.held_since = 0;
+    memory.passing = false;
+    shown.held_by.store(0, kRelaxed);
+    return true;
+  }
+  if (memory.held_since == 0) memory.held_since = now;
+  shown.held_by.store(1, kRelaxed);
+  return a_peer_is_stuck(device, now) || starved(rules, device, now);
+}
+
+bool Activity::pace(const wire::DaemonPage& daemon, uint32_t device_count, uint64_t now) {
+  wire::ActivityPage* own = page();
+  if (!own) return false;
+  bool busy = callers_.load(kRelaxed) != 0;
+  for (uint32_t device = 0; device < device_count && device < wire::kMaxDevices; ++device) {
+    Device& memory = devices_[device];
+    wire::ActivityDevice& shown = own->devices[device];
+    bool outstanding = wire::is_busy(*own, device, now);
+    bool go = may_go(daemon.devices[device], device, now);
+    uint64_t passed = memory.paced && now - memory.paced < 100'000'000 ? now - memory.paced : 0;
+    if (outstanding && !shown.go.load(kRelaxed)) shown.held_ns.fetch_add(passed, kRelaxed);
+    memory.paced = now;
+    shown.go.store(go, std::memory_order_release);
+    busy |= outstanding;
+  }
+  return busy;
+}
+
+void Activity::release() {
+  wire::ActivityPage* own = page();
+  for (uint32_t device = 0; own && device < wire::kMaxDevices; ++device) {
+    own->devices[device].held_by.store(0, kRelaxed);
+    own->devices[device].go.store(1, std::memory_order_release);
+    devices_[device] = Device{};
+  }
+}
+
+void Activity::doze(uint64_t ns) {
+  wire::ActivityPage* own = page();
+  dozing_.store(1, std::memory_order_seq_cst);
+  // A submission that came just before must not find us asleep with its work held.
+  uint64_t now = now_ns();
+  bool busy = callers_.load(std::memory_order_seq_cst) != 0;
+  for (uint32_t device = 0; own && device < wire::kMaxDevices && !busy; ++device) busy = wire::is_busy(*own, device, now);
+  if (!busy) {
+    __kernel_timespec patience{0, static_cast<long>(ns)};
+    sys(SYS_futex, reinterpret_cast<long>(&dozing_), FUTEX_WAIT_PRIVATE, 1, reinterpret_cast<long>(&patience));
+  }
+  dozing_.store(0, std::memory_order_seq_cst);
+}
+
+void Activity::wake_slowly() {
+  if (dozing_.exchange(0, std::memory_order_seq_cst)) sys(SYS_futex, reinterpret_cast<long>(&dozing_), FUTEX_WAKE_PRIVATE, 1);
+}
+
+void Activity::wait_in_caller(uint32_t device) {
+  wire::ActivityPage* own = page();
+  if (!own || device >= wire::kMaxDevices) return;
+  callers_.fetch_add(1, std::memory_order_seq_cst);
+  wake();
+  do sleep_ns(kPaceNs);  // at least once: the helper may not have looked yet
+  while (page() == own && own->devices[device].go.load(std::memory_order_acquire) == 0);
+  callers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace berth::shim

@@ -1,0 +1,77 @@
+#include "shim/cost_table.h"
+
+namespace berth::shim {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr uint64_t kLongestNs = 4'000'000'000;
+
+void set(Cost* cost, uint64_t length) {
+  cost->length_ns.store(static_cast<uint32_t>(length < 500 ? 500 : length > kLongestNs ? kLongestNs : length), kRelaxed);
+  uint32_t measures = cost->measures.load(kRelaxed);
+  if (measures < 1000) cost->measures.store(measures + 1, kRelaxed);
+}
+
+}  // namespace
+
+void BatchContent::add(Cost* one) {
+  if (!one) overflow = true;
+  if (overflow) return;
+  for (uint32_t i = 0; i < kinds; ++i)
+    if (cost[i] == one) {
+      if (count[i] < 0xffff) ++count[i];
+      return;
+    }
+  if (kinds == kMost) {
+    overflow = true;
+    return;
+  }
+  cost[kinds] = one;
+  count[kinds++] = 1;
+}
+
+Cost* CostTable::find(uint64_t key) {
+  uint32_t at = static_cast<uint32_t>(key >> 20) % kEntries;
+  for (uint32_t tries = 0; tries < 64; ++tries, at = (at + 1) % kEntries) {
+    Cost& cost = entries_[at];
+    uint64_t there = cost.key.load(std::memory_order_acquire);
+    if (there == key) return &cost;
+    if (there != 0) continue;
+    uint64_t free = 0;
+    if (cost.key.compare_exchange_strong(free, key, std::memory_order_acq_rel)) {
+      cost.length_ns.store(kUnknownNs, kRelaxed);
+      return &cost;
+    }
+    if (free == key) return &cost;
+  }
+  return nullptr;
+}
+
+void CostTable::learn(const BatchContent& batch, uint64_t measured_ns) {
+  if (batch.overflow || batch.kinds == 0) return;
+  uint64_t known = 0, unknown = 0, expected = 0;
+  for (uint32_t i = 0; i < batch.kinds; ++i) {
+    uint64_t length = static_cast<uint64_t>(length_ns(batch.cost[i])) * batch.count[i];
+    expected += length;
+    if (is_known(batch.cost[i])) known += length;
+    else unknown += batch.count[i];
+  }
+  if (unknown) {
+    // At least a little is theirs, however much the known ones were thought to take.
+    uint64_t theirs = measured_ns > known + measured_ns / 8 ? measured_ns - known : measured_ns / 8;
+    for (uint32_t i = 0; i < batch.kinds; ++i)
+      if (!is_known(batch.cost[i])) set(batch.cost[i], theirs / unknown);
+    return;
+  }
+  if (expected == 0) return;
+  // The factor in 1/1024: half of the way down, an eighth of the way up.
+  int64_t factor = static_cast<int64_t>(measured_ns * 1024 / expected);
+  if (factor > 4096) factor = 4096;
+  int64_t step = factor < 1024 ? (factor - 1024) / 2 : (factor - 1024) / 8;
+  for (uint32_t i = 0; i < batch.kinds; ++i) {
+    int64_t length = static_cast<int64_t>(length_ns(batch.cost[i]));
+    set(batch.cost[i], static_cast<uint64_t>(length + length * step / 1024));
+  }
+}
+
+}  // namespace berth::shim

@@ -1,0 +1,48 @@
+// Learned lengths of work, in nanoseconds of GPU time, by the key of what was submitted (work.h). Any thread, no lock; a
+// number that two threads improve at once is only a little less improved.
+//
+// What is measured are whole batches, between two events of the driver: from where the device begins with it to its end. A
+// batch's measure is shared out over what it was made of: what was unknown takes what the known ones leave; otherwise all are
+// corrected by the same factor, so that programs that repeat themselves converge. A measure can be too long (another process
+// had a slice of the device, the caller was slow) but not too short, so numbers fall fast and rise slowly.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace berth::shim {
+
+struct Cost {
+  std::atomic<uint64_t> key;  // 0: free
+  std::atomic<uint32_t> length_ns;
+  std::atomic<uint32_t> measures;
+};
+
+// What a batch is made of.
+struct BatchContent {
+  static constexpr uint32_t kMost = 48;
+  Cost* cost[kMost];
+  uint16_t count[kMost];
+  uint32_t kinds;
+  bool overflow;  // more kinds than fit: it teaches nothing
+
+  void clear() { kinds = 0, overflow = false; }
+  void add(Cost* one);
+};
+
+class CostTable {
+ public:
+  static constexpr uint32_t kUnknownNs = 20'000;
+
+  // The entry of a key, made on first sight; null when the table is full.
+  Cost* find(uint64_t key);
+  static uint32_t length_ns(const Cost* cost) { return cost ? cost->length_ns.load(std::memory_order_relaxed) : kUnknownNs; }
+  static bool is_known(const Cost* cost) { return cost && cost->measures.load(std::memory_order_relaxed) != 0; }
+
+  static void learn(const BatchContent& batch, uint64_t measured_ns);
+
+ private:
+  static constexpr uint32_t kEntries = 4096;
+  Cost entries_[kEntries];
+};
+
+}  // namespace berth::shim
