@@ -41,7 +41,9 @@ std::optional<Drift> correct_overhead(State& state, Client& client, DeviceIndex 
   uint64_t overhead = before < least ? least : before > most && quiet ? most : before;
   if (overhead != before) set_bytes(state, client, device, Kind::overhead, overhead);
   if (client.state == ClientState::escaped) return std::nullopt;
-  if (quiet && managed == 0 && imported == 0) learn_context_cost(state.devices[device], overhead);
+  // Before a client has reported after a restart, all that it holds looks like overhead.
+  bool reported = client.state == ClientState::attached && now - client.since >= kQuiet;
+  if (reported && quiet && managed == 0 && imported == 0) learn_context_cost(state.devices[device], overhead);
 
   bool grew = overhead > before + kDriftBytes && before > 0 && !refreshed;
   bool absent = quiet && surely_resident(holding) > nvml + kDriftBytes;

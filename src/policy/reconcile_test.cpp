@@ -62,6 +62,17 @@ TEST(Reconcile, TheCostOfAContextIsLearned) {
   EXPECT_EQ(scene.state.devices[0].context_cost, 350 * kM);
 }
 
+// After a restart of the daemon a client's account is empty until it has reported.
+TEST(Reconcile, TheCostOfAContextIsNotLearnedFromOneThatHasNotReported) {
+  Scene scene;
+  scene.state.clients.at(scene.client).state = ClientState::silent;
+  scene.read(3 * kG, seconds(5));
+  EXPECT_FALSE(scene.state.devices[0].context_cost_learned);
+  set_attached(scene.state, scene.client, seconds(6));
+  scene.read(3 * kG, seconds(6));
+  EXPECT_FALSE(scene.state.devices[0].context_cost_learned);
+}
+
 TEST(Reconcile, ManagedMemoryMayOrMayNotBeResident) {
   Scene scene;
   reserve(scene.state, scene.client, 0, Kind::overhead);

@@ -15,17 +15,20 @@ bool matters(const char* symbol) {
 }
 
 std::atomic<uint32_t> unplaced{0};
+char first_unplaced[64];  // written by whoever makes `unplaced` 1
 
 // `*pointer` is the driver's answer. Swapped by address, never by name: only the driver knows which variant a version means.
 void swap(const char* symbol, void** pointer) {
   if (!pointer || !*pointer) return;
   int row = real_driver().row_of(*pointer);
+  if (row < 0) row = real_driver().row_behind(*pointer);
   if (row >= 0) {
     *pointer = berth_driver_entries[row];  // of every row, so that it equals what dlsym finds in us
     return;
   }
   if (!symbol || !matters(symbol)) return;
   uint32_t count = unplaced.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (count == 1) ::strncpy(first_unplaced, symbol, sizeof first_unplaced - 1);
   log_line("the driver's %s is not in our list", symbol);
   if (Client* client = current_client()) client->notice(wire::NoticeCode::partly_covered, 0, count, symbol);
 }
@@ -38,6 +41,9 @@ CUresult cuInit(ContextCall&, decltype(&::cuInit) real, unsigned flags) {
   Introduction introduction = introduce_driver();
   introduction.unknown_symbols += unplaced.load(std::memory_order_relaxed);
   bool attached = attach(introduction);
+  // The runtime asks for everything before it calls cuInit.
+  uint32_t count = unplaced.load(std::memory_order_relaxed);
+  if (Client* client = current_client(); client && count) client->notice(wire::NoticeCode::partly_covered, 0, count, first_unplaced);
   log_line(attached ? "attached, driver %d" : "no daemon or no job, driver %d", introduction.driver_version);
   return result;
 }

@@ -30,15 +30,15 @@ CUresult allocate_from(AllocCall& call, CUmemoryPool pool, uint32_t device, uint
   uint64_t idle = reserved - pool_attribute(pool, abi::kMemPoolAttrUsedCurrent);
   uint64_t step = 0;
   bool promised = false;
-  if (bytes > idle) {  // the pool must grow, or reuse what a stream has freed but not yet reached
+  if (bytes > idle) {  // the pool must grow: what a stream has freed but not yet reached counts as idle (recorded)
     promised = call.reserve(device, wire::Kind::pool, pool_footprint(bytes), wire::Force::none, &step);
-    if (!promised && bytes > reserved) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!promised) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUresult result = call.call_while_leaving(device, bytes, real);
   uint64_t growth = pool_attribute(pool, abi::kMemPoolAttrReservedCurrent);
   growth = growth > reserved ? growth - reserved : 0;
   if (result == CUDA_SUCCESS && growth && !promised) {
-    // Grown without leave: fragmentation, or the reuse that we hoped for was not to be. Ask now; a no undoes it.
+    // Grown without leave: fragmentation. Ask now; a no undoes it.
     if (!call.client().reserve(device, wire::Kind::pool, growth, wire::Force::none, &step)) {
       undo();
       if (!berth_fork_page->captures.load(std::memory_order_relaxed)) real::cuMemPoolTrimTo(pool, 0);

@@ -141,4 +141,10 @@ int RealLibrary::row_of(const void* address) const {
   return -1;
 }
 
+int RealLibrary::row_behind(const void* address) const {
+  Dl_info info;
+  if (!::dladdr(address, &info) || !info.dli_sname || info.dli_saddr != address) return -1;
+  return find_name(names_, info.dli_sname);
+}
+
 }  // namespace berth::shim

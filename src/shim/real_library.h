@@ -29,6 +29,9 @@ class RealLibrary {
   const LibraryAudit& audit() const { return audit_; }
   // The row whose real address is `address`, or -1. Valid after open().
   int row_of(const void* address) const;
+  // As row_of, for a function of another library that exports it under a name of our list: a thin library (WSL's) answers
+  // lookups with functions of the driver behind it.
+  int row_behind(const void* address) const;
 
  private:
   bool load();

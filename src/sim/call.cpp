@@ -43,8 +43,9 @@ Call::Call(Entry& entry, unsigned needs) {
 }
 
 std::vector<Context*>& context_stack() {
-  thread_local std::vector<Context*> stack;
-  return stack;
+  // Never destroyed: destructors of the program's own, which run after ours would have, still call the driver.
+  thread_local auto* const stack = new std::vector<Context*>;
+  return *stack;
 }
 
 Stream* stream_of(Call& call, CUstream stream, Flavour flavour) {

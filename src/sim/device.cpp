@@ -9,6 +9,7 @@
 #include "sim/context.h"
 #include "sim/identity.h"
 #include "sim/settings.h"
+#include "sim/variant.h"
 
 using namespace berth::sim;
 
@@ -110,7 +111,7 @@ CUresult cuInit(unsigned flags) {
 CUresult cuDriverGetVersion(int* version) {
   SIM_CALL(kNothing);
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  *version = kCudaVersion;
+  *version = variant().cuda_version;
   return CUDA_SUCCESS;
 }
 

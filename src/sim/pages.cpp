@@ -145,7 +145,7 @@ std::vector<Usage> usage_of(int card) {
   }
   std::vector<Usage> result;
   for (const auto& [slot, sum] : sums)
-    if (sum.context) result.push_back({state().slots[slot].pid, sum.bytes});
+    if (sum.context) result.push_back({pid_seen_here(state().slots[slot]), sum.bytes});
   return result;
 }
 

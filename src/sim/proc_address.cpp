@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "sim/call.h"
-#include "sim/identity.h"
+#include "sim/variant.h"
 
 using namespace berth::sim;
 
@@ -34,6 +34,8 @@ const char* symbol_for(const char* name, int version, uint64_t flags, Status* st
     if (row.version <= version && (!best || row.version > best->version)) best = &row;
   }
   *status = best ? kFound : known ? kVersionTooOld : kNoSuchName;
+  for (const NewerName& newer : variant().newer)
+    if (newer.version <= version && std::strcmp(newer.name, name) == 0) return *status = kFound, newer.symbol;
   return best ? best->symbol : nullptr;
 }
 
@@ -49,7 +51,7 @@ void* own_export(const char* symbol) {
 // Recorded: bad versions and flags leave the outputs alone; a null pointer is not caught.
 CUresult look_up(const char* name, void** pointer, int version, uint64_t flags,
                  CUdriverProcAddressQueryResult* status) {
-  if (!name || version > kCudaVersion || version < 0 || flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || version > variant().cuda_version || version < 0 || flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;
   Status found = kNoSuchName;
   const char* symbol = symbol_hidden(name) ? nullptr : symbol_for(name, version, flags, &found);
   *pointer = symbol ? own_export(symbol) : nullptr;

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "sim/pages.h"
@@ -23,7 +25,7 @@ namespace berth::sim {
 namespace {
 
 constexpr uint64_t kMagic = 0x6d6973687472'6562;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 std::atomic<State*> mapped{nullptr};
 int my_slot = -1;
@@ -153,13 +155,26 @@ std::string attach() {
   return {};
 }
 
-uint64_t start_time() {
+uint64_t start_time(const std::string& process = "self") {
   char text[1024] = {};
-  UniqueFd fd(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(open(("/proc/" + process + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd || read(fd.get(), text, sizeof text - 1) <= 0) return 0;
   const char* at = std::strrchr(text, ')');
   for (int field = 2; at && field < 22; ++field) at = std::strchr(at + 1, ' ');
   return at ? std::strtoull(at + 1, nullptr, 10) : 0;
+}
+
+uint64_t own_pid_space() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+// The last number of the line "NSpid:" is the pid in the innermost namespace.
+int32_t innermost_pid(const std::string& process) {
+  std::ifstream status("/proc/" + process + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("NSpid:")) return std::atoi(line.c_str() + line.find_last_of("\t :") + 1);
+  return 0;
 }
 
 // Marks who has died since the last look. Under the state's mutex.
@@ -230,6 +245,7 @@ int join_state() {
     if (result == EBUSY) continue;
     if (result == EOWNERDEAD) pthread_mutex_consistent(&each.life);
     each.pid = getpid();
+    each.pid_space = own_pid_space();
     each.start_time = start_time();
     if (s.slots_used < static_cast<uint32_t>(i) + 1) s.slots_used = static_cast<uint32_t>(i) + 1;
     each.state = SlotState::alive;
@@ -240,6 +256,18 @@ int join_state() {
 }
 
 int own_slot() { return my_slot; }
+
+int32_t pid_seen_here(const ProcessSlot& slot) {
+  static const uint64_t here = own_pid_space();
+  if (slot.pid_space == here) return slot.pid;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    std::string process = entry.path().filename();
+    if (process[0] < '0' || process[0] > '9' || start_time(process) != slot.start_time) continue;
+    if (innermost_pid(process) == slot.pid) return std::atoi(process.c_str());
+  }
+  return slot.pid;
+}
 
 int64_t now_ns() {
   timespec t{};

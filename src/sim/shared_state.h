@@ -39,7 +39,8 @@ enum class SlotState : uint32_t { free, alive, leaving };
 struct ProcessSlot {
   pthread_mutex_t life;  // held by the process's engine thread
   SlotState state;
-  int32_t pid;
+  int32_t pid;                 // as the process itself sees it
+  uint64_t pid_space;          // inode of its pid namespace
   uint64_t start_time;         // field 22 of /proc/PID/stat
   int64_t noticed_ns;          // when its death was first noticed
   std::atomic<uint32_t> wake;  // futex: the engine sleeps on it
@@ -115,6 +116,9 @@ class StateLock {
 // Called by the engine thread only, which must live as long as the process: takes a slot, or -1.
 int join_state();
 int own_slot();  // -1 before
+
+// The process of the slot as this process sees it; where it lives in another pid namespace, /proc is searched.
+int32_t pid_seen_here(const ProcessSlot& slot);
 
 int64_t now_ns();
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, int64_t timeout_ns);

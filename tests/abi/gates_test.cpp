@@ -91,6 +91,21 @@ TEST_F(Gates, ShutTheyHoldEverySubmission) {
   for (int row : rows) EXPECT_EQ(calls[row], before[static_cast<size_t>(row)] + 1) << kRowFacts[row].name;
 }
 
+// While submissions are tracked and held, every row still reaches the driver once: here with a driver that knows no context,
+// so that nothing can be tracked or held.
+TEST_F(Gates, TrackedOrHeldEverySubmissionReachesTheDriverOnce) {
+  for (uint32_t bits : {wire::kGateTrack, wire::kGateTrack | wire::kGateHold, wire::kGateTrack | wire::kGateTell}) {
+    daemon->page->gate = bits;
+    for (int row = 0; row < kRows; ++row) {
+      if (kRowFacts[row].cls != Class::submit) continue;
+      uint32_t before = calls[row];
+      call(row);
+      EXPECT_EQ(calls[row], before + 1) << kRowFacts[row].name;
+    }
+  }
+  shut(0);
+}
+
 TEST_F(Gates, ShutTheyLetQueriesThrough) {
   shut(1);
   for (int row = 0; row < kRows; ++row) {

@@ -238,6 +238,37 @@ TEST_F(Doors, B10NullOutputs) {
   EXPECT_EQ(D(cuMemCreate)(nullptr, 4096, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+// B10: memory imported by descriptor, seen through a mapped buffer, which cuMemFree frees; charged to its exporter.
+TEST_F(Doors, B10AMappedBufferOfImportedMemoryIsFreed) {
+  int64_t before = account();
+  CUmemAllocationProp properties{1, 1, {1, 0}, nullptr, {}};  // to be exported as a descriptor
+  CUmemGenericAllocationHandle handle;
+  int fd = -1;
+  ASSERT_EQ(D(cuMemCreate)(&handle, 8 << 20, &properties, 0), CUDA_SUCCESS);
+  ASSERT_EQ(D(cuMemExportToShareableHandle)(&fd, handle, 1, 0), CUDA_SUCCESS);
+  int64_t exported = account();
+  EXPECT_EQ(exported - before, 8 << 20);
+  CUDA_EXTERNAL_MEMORY_HANDLE_DESC description{};
+  description.type = 1;
+  description.handle.fd = fd;
+  description.size = 8 << 20;
+  CUexternalMemory memory;
+  ASSERT_EQ(D(cuImportExternalMemory)(&memory, &description), CUDA_SUCCESS);
+  int64_t imported = account();
+  CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer{};
+  buffer.size = 4 << 20;
+  CUdeviceptr pointer;
+  ASSERT_EQ(D(cuExternalMemoryGetMappedBuffer)(&pointer, memory, &buffer), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuMemsetD8_v2)(pointer, 1, 4 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(account(), imported) << "a view takes nothing";
+  EXPECT_EQ(D(cuMemFree_v2)(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(account(), imported);
+  EXPECT_EQ(D(cuDestroyExternalMemory)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(account(), exported);
+  EXPECT_EQ(D(cuMemRelease)(handle), CUDA_SUCCESS);
+  EXPECT_EQ(account(), before);
+}
+
 // B7, B8: ten thousand rounds under a quota that one round fits; a stream-ordered pointer freed by the plain call.
 TEST_F(Doors, B7B8ManyRoundsLeaveTheAccountAsItWas) {
   int64_t before = account();
@@ -327,6 +358,15 @@ TEST_F(Doors, B15ManagedMemoryStaysManaged) {
   ASSERT_EQ(D(cuMemAllocManaged)(&pointer, 4 << 20, 1), CUDA_SUCCESS);
   EXPECT_EQ(D(cuPointerGetAttribute)(&managed, 8, pointer), CUDA_SUCCESS);
   EXPECT_EQ(managed, 1u);
+  // Asked for several at a time it is the same.
+  unsigned many[2] = {0, 0};
+  CUpointer_attribute which[2] = {8, 2};
+  void* where[2] = {&many[0], &many[1]};
+  unsigned type = 0;
+  EXPECT_EQ(D(cuPointerGetAttributes)(2, which, where, pointer), CUDA_SUCCESS);
+  EXPECT_EQ(D(cuPointerGetAttribute)(&type, 2, pointer), CUDA_SUCCESS);
+  EXPECT_EQ(many[0], managed);
+  EXPECT_EQ(many[1], type);
   D(cuMemFree_v2)(pointer);
 }
 

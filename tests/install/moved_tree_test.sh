@@ -22,7 +22,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 
 DESTDIR=$folder/stage cmake --install "$build" --prefix /usr >"$folder/log" || { cat "$folder/log"; fail 'install'; }
 mv "$folder/stage/usr" "$folder/moved"
-for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 share/doc/berth/LICENSE share/berth/systemd/berth.toml \
+for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 share/doc/berth/LICENSE share/berth/systemd/berth.toml share/man/man1/berth.1 \
     share/bash-completion/completions/berth share/zsh/site-functions/_berth share/fish/vendor_completions.d/berth.fish; do
   [[ -s $folder/moved/$file ]] || fail "$file was not installed"
 done

@@ -119,11 +119,14 @@ class BerthLoad(unittest.TestCase):
     def test_bad_usage(self):
         self.assertIn("'12x' is not a size", self.refused_usage("alloc", "--bytes", "12x"))
         self.assertIn("is none of array, async", self.refused_usage("check", "--kind", "paper"))
-        self.assertIn("--nonsense", self.refused_usage("train", "--nonsense"))
-        self.assertIn("mode", self.refused_usage("mode"))
-        self.refused_usage("infer", "--rate", "-1")
+        self.assertEqual(self.refused_usage("train", "--nonsense"),
+                         "berth-load: '--nonsense' is not expected here; see berth-load --help\n")
+        self.assertIn("'mode' is not expected here", self.refused_usage("mode"))
+        self.assertIn("--bytes needs a value", self.refused_usage("--bytes"))
+        self.assertIn("--device: 'x' is not a number", self.refused_usage("--device", "x"))
+        self.assertIn("--rate: '-1' is not a number from 0.001 to 1000000", self.refused_usage("infer", "--rate", "-1"))
         self.refused_usage("infer", "--kind", "array")
-        self.refused_usage("--seconds", "-1")
+        self.assertIn("--seconds: 'soon' is not a number from 0 to", self.refused_usage("--seconds", "soon"))
 
     def test_no_device(self):
         returned, output, errors = self.run_it("--device", "7")

@@ -11,6 +11,7 @@ import time
 import unittest
 
 BUILD = os.path.abspath(sys.argv[1])
+SOURCE = os.path.abspath(sys.argv[2])
 BERTH = f"{BUILD}/bin/berth"
 LOAD = f"{BUILD}/bin/berth-load"
 PATIENCE = 60  # watchdog; nothing here takes a tenth of it
@@ -78,13 +79,19 @@ class Case(unittest.TestCase):
         return errors
 
     def jobs(self, *options):
-        return {job["name"]: job for job in self.json("ps", *options)["jobs"]}
+        """By name; none where no daemon answers, as between two of them."""
+        code, output, errors = self.berth("ps", *options, "--json")
+        reply = json.loads(output)
+        if code == 1 and reply["error"]["code"] == "unreachable":
+            return {}
+        self.assertEqual((code, errors), (0, ""), output)
+        return {job["name"]: job for job in reply["jobs"]}
 
-    def daemon_pid(self):
+    def daemon_pid(self, path=None):
         """Of the daemon that listens; 0 if none does."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
-                connection.connect(self.socket)
+                connection.connect(path or self.socket)
             except OSError:
                 return 0
             return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
@@ -96,6 +103,9 @@ class Case(unittest.TestCase):
         for name in self.jobs():
             self.berth("kill", name, "-s", "KILL")
         wait_for(lambda: not self.jobs(), "the end of all jobs")
-        pid = self.daemon_pid()
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not self.daemon_pid(), "the daemon's end")
+        self.kill_daemon(self.socket)
+
+    def kill_daemon(self, path):
+        if pid := self.daemon_pid(path):
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not self.daemon_pid(path), "the daemon's end")

@@ -2,13 +2,14 @@
 """ps, gpus, set, kill, events, daemon, completion, and what bad input gets."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import unittest
 
-from cli_case import BERTH, GIB, LOAD, PATIENCE, Case, wait_for
+from cli_case import BERTH, GIB, LOAD, PATIENCE, SOURCE, Case, wait_for
 
 
 class Commands(Case):
@@ -24,11 +25,26 @@ class Commands(Case):
         return json.loads(output)["error"]["code"]
 
     def test_without_a_daemon(self):
+        del self.environment["BERTH_SOCKET"]
+        self.environment["XDG_RUNTIME_DIR"] = self.folder
+        if os.path.exists("/run/berth/berth.sock"):
+            self.skipTest("this machine has a system service")
         self.assertEqual(self.json("ps"), {"schema": 1, "jobs": []})
         code, output, errors = self.berth("ps")
         self.assertEqual((code, output.count("\n"), errors), (0, 1, ""))
         self.assertEqual(self.berth("events"), (0, "", ""))
         self.refused(1, "no daemon answers", "kill", "x")
+        self.assertEqual(os.listdir(f"{self.folder}/berth"), [])  # none was started
+
+    def test_nobody_at_the_socket_that_was_chosen(self):
+        pattern = f"no daemon answers at {self.socket}; berth run starts one"
+        for arguments in (["ps"], ["ps", "--watch=9"], ["events"], ["events", "--follow"], ["kill", "x"]):
+            self.refused(1, pattern, *arguments)
+        for arguments in (["ps"], ["events"]):
+            self.assertEqual(self.error(1, *arguments), "unreachable")
+        self.environment["BERTH_SOCKET"] = f"{self.folder}/missing/berth.sock"
+        self.refused(1, f"none can be started there: the folder {self.folder}/missing does not exist", "ps")
+        self.environment["BERTH_SOCKET"] = self.socket
         self.refused(1, "no daemon answers", "set", "x", "-m", "1G")
         self.assertEqual(self.error(1, "set", "x", "-m", "1G"), "unreachable")
         self.assertEqual(self.daemon_pid(), 0)
@@ -36,6 +52,8 @@ class Commands(Case):
     def test_gpus_starts_one(self):
         devices = self.json("gpus")["devices"]
         self.assertEqual([device["index"] for device in devices], [0])
+        # As the driver counts, without what NVML's total has reserved for the driver itself.
+        self.assertEqual([devices[0][key] for key in ("total_bytes", "used_bytes", "promisable_bytes")], [16 * GIB, 0, 15 * GIB])
         self.assertNotEqual(self.daemon_pid(), 0)
         self.assertIn(devices[0]["uuid"], self.berth("gpus")[1])
 
@@ -67,7 +85,10 @@ class Commands(Case):
         self.assertEqual(self.jobs("-a")["holder"]["state"], "ended")
 
     def test_ps_watches(self):
+        self.json("gpus")  # starts a daemon
         watch = self.start("ps", "--watch=0.1", "--json")
+        self.assertEqual(json.loads(watch.stdout.readline()), {"schema": 1, "jobs": []})
+        self.end_daemon()
         for _ in range(3):
             self.assertEqual(json.loads(watch.stdout.readline()), {"schema": 1, "jobs": []})
         self.refused(2, "not an interval", "ps", "--watch=never")
@@ -79,13 +100,33 @@ class Commands(Case):
         job = self.jobs()["target"]
         self.assertEqual((job["devices"][0]["quota_bytes"], job["priority"], job["weight"]), (2 * GIB, "low", 7))
         self.assertEqual(self.json("set", "target", "-m", "")["devices"][0]["quota_bytes"], None)
+        changes = [line for line in self.berth("events")[1].splitlines() if "job_changed" in line]
+        self.assertEqual(len(changes), 2)
+        self.assertIn("target changed: quota on GPU 0 4 GiB -> 2 GiB, priority normal -> low, weight 100 -> 7", changes[0])
+        self.assertIn("target changed: quota on GPU 0 2 GiB -> none", changes[1])
         self.refused(1, "nothere", "set", "nothere", "-m", "1G")
         for arguments in (["target"], ["target", "-m", "8X"], ["target", "-w", "0"], ["target", "-p", "x"],
-                          ["target", "--max-share", "0"], ["-bad", "-m", "1G"], ["a/", "-m", "1G"], []):
+                          ["target", "--max-share", "0"], ["target", "-p", ""], ["target", "-w", ""], ["-bad", "-m", "1G"], ["a/", "-m", "1G"], []):
             self.refused(2, ".", "set", *arguments)
-        self.refused(2, "not available in this version", "set", "target", "--max-slowdown", "1.1")
+        self.refused(2, "not a slowdown", "set", "target", "--max-slowdown", "0.5")
+        self.assertEqual(self.json("set", "target", "--max-slowdown", "1.3", "-p", "normal")["max_slowdown_ratio"], 1.3)
         self.assertEqual(self.error(1, "set", "nothere", "-m", "1G"), "unknown_job")
         self.assertEqual(self.error(2, "set", "target", "-m", "8X"), "usage")
+
+    def test_pause_and_resume(self):
+        self.job("target", "-m", "4G")
+        self.assertEqual(self.berth("pause", "target"), (0, "", ""))
+        self.assertEqual(self.jobs()["target"]["state"], "paused")
+        self.assertRegex(self.berth("ps")[1], r"(?m)^target +paused")
+        self.assertEqual(self.berth("pause", "target"), (0, "", ""))
+        self.assertEqual(self.json("resume", "target")["state"], "running")
+        told = self.berth("events")[1]
+        self.assertRegex(told, r"job_paused +target +target was paused\n")
+        self.assertRegex(told, r"job_resumed +target +target was resumed\n")
+        self.refused(1, "nothere", "pause", "nothere")
+        self.refused(1, "nothere", "resume", "nothere")
+        self.refused(2, ".", "pause")
+        self.assertEqual(self.error(1, "pause", "nothere"), "unknown_job")
 
     def test_kill(self):
         for name in ("TERM", "SIGINT", "usr1", "9"):
@@ -125,8 +166,7 @@ class Commands(Case):
         self.assertEqual(process.wait(PATIENCE), 0)
 
     def test_commands_of_later_versions_say_so(self):
-        for arguments in (["pause", "x"], ["resume", "x"], ["top"]):
-            self.refused(2, "is not available in this version", *arguments)
+        self.refused(2, "is not available in this version", "top")
 
     def test_wrong_usage(self):
         self.refused(2, "a command is missing")
@@ -141,6 +181,17 @@ class Commands(Case):
             code, output, errors = self.berth(*arguments)
             self.assertEqual((code, errors), (0, ""))
             self.assertLessEqual(max(map(len, output.splitlines())), 80, output)
+
+    def test_the_manual_page_names_all_there_is(self):
+        with open(f"{SOURCE}/packaging/berth.1") as file:
+            page = file.read().replace("\\-", "-")
+        commands = re.findall(r"(?m)^  ([a-z]+) +(?!not available)\S", self.berth("--help")[1].split("Subcommands:")[1])
+        self.assertIn("run", commands)
+        for command in [*commands, "container add"]:
+            self.assertIn(f".SS berth {command}", page)
+            for entry in re.findall(r"(?m)^  (-.*(?:\n {10,}.*)*)", self.berth(*command.split(), "--help")[1]):
+                name = re.search("--[a-z-]+", entry)[0]
+                (self.assertNotIn if "not available" in entry else self.assertIn)(name, page)
 
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):

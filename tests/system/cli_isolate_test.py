@@ -40,6 +40,16 @@ class Isolate(Case):
         self.assertEqual(self.total(output), 2 * GIB)
         self.assertLessEqual(json.loads(output.splitlines()[-1])["bytes"], 2 * GIB)
 
+    def test_B49_sessions_and_other_logins_do_not_lead_out(self):
+        check = self.bare("check", "--seconds", "0")
+        ways = [["setsid", "-w"], ["sh", "-c", '(setsid "$@" &)', "sh"]]
+        if os.getuid() == 0 and subprocess.run(["su", "root", "-c", "true"], capture_output=True).returncode == 0:
+            ways += [["su", "root", "-c", 'exec "$0" "$@"', "--"], ["su", "-", "root", "-c", 'exec "$0" "$@"', "--"]]
+        for way in ways:
+            with self.subTest(way):
+                code, output, errors = self.berth("run", "--isolate", "-m", "2G", *way, *check)
+                self.assertEqual((code, errors, self.total(output)), (0, "", 2 * GIB))
+
     def test_a_chosen_driver_is_covered_too(self):
         for chosen in ("sim", f"{self.driver}/libcuda.so.1"):
             self.environment["BERTH_DRIVER"] = chosen
@@ -77,7 +87,7 @@ class Isolate(Case):
         if code == 0:
             self.skipTest("this machine has a driver")
         self.assertEqual(code, 125)
-        self.assertRegex(errors, r"\Aberth: --isolate: there is no libcuda\.so\.1[^\n]*\n\Z")
+        self.assertRegex(errors, r"\Aberth: BERTH_DRIVER=[^\n]* names no driver [^\n]*\n\Z")
 
     def test_without_being_root(self):
         if os.getuid() != 0:

@@ -79,17 +79,25 @@ class Run(Case):
         with open(script, "w") as file:
             file.write("#!/nonexistent/interpreter\n")
         os.chmod(script, 0o755)
-        self.refused(127, "cannot execute .*script", "run", script)
-        self.assertEqual(self.jobs(), {})
+        self.refused(127, f"cannot execute {script}: its interpreter /nonexistent/interpreter was not found", "run", script)
+        self.assertEqual(self.daemon_pid(), 0)
 
     def test_wrong_usage(self):
         for arguments in (["run"], ["run", "-m", "8X", "true"], ["run", "-m", "-1", "true"], ["run", "--nonsense", "true"],
-                          ["run", "-n", "a b", "true"], ["run", "--device", "x", "true"], ["run", "-w", "0", "true"],
-                          ["run", "--wait=soon", "true"], ["run", "-p", "urgent", "true"]):
+                          ["run", "-n", "a b", "true"], ["run", "-n", "", "true"], ["run", "--device", "", "true"], ["run", "--device", "x", "true"], ["run", "-w", "0", "true"],
+                          ["run", "--wait=soon", "true"], ["run", "-p", "urgent", "true"], ["run", "--max-slowdown", "0", "true"]):
             self.refused(125, ".", *arguments)
-        for option in (["-g", "2"], ["--swap"], ["--sharing", "mps"], ["--max-slowdown", "1.1"]):
+        for option in (["-g", "2"], ["--swap"], ["--sharing", "mps"]):
             self.refused(125, "is not available in this version", "run", *option, "true")
         self.assertEqual(self.daemon_pid(), 0)
+
+    def test_a_quota_of_a_few_bytes_is_pointed_out(self):
+        self.assertEqual(self.berth("run", "-m", "8", "true"), (0, "", "berth: warning: -m 8 means 8 bytes; write 8G for GiB\n"))
+
+    def test_no_quota(self):  # B30
+        for options in ([], ["-m", ""], ["--memory="], ["-m", "0"], ["-m", "0m"], ["-m", "0%"]):
+            self.assertEqual(self.berth("run", "-n", "free", *options, "true"), (0, "", ""))
+            self.assertEqual(self.jobs("-a")["free"]["devices"][0]["quota_bytes"], None, options)
 
     def test_what_the_daemon_refuses(self):
         self.refused(125, "32 GiB.*ask for less", "run", "-m", "32G", "true")
@@ -111,7 +119,7 @@ class Run(Case):
         def with_socket(path):
             return {"env": {**self.environment, "BERTH_SOCKET": path}}
         self.refused(125, "107 fit", "run", "true", **with_socket(f"{self.folder}/{'x' * 120}"))
-        self.refused(125, "No such file", "run", "true", **with_socket("/nonexistent/berth.sock"))
+        self.refused(125, "the folder /nonexistent does not exist", "run", "true", **with_socket("/nonexistent/s"))
         file = f"{self.folder}/file"
         with open(file, "w") as stream:
             stream.write("mine")
@@ -129,6 +137,54 @@ class Run(Case):
             self.skipTest(errors)
         self.assertEqual((code, output), (125, ""))
         self.assertRegex(errors, r"\Aberth: [^\n]*no space is left[^\n]*\n\Z")
+
+    def test_two_daemons_in_one_folder(self):
+        other = {"env": {**self.environment, "BERTH_SOCKET": f"{self.folder}/other.sock"}}
+        holder = self.start("run", "-n", "holder", "-m", "4G", LOAD, "alloc", "--bytes", "3G", "--seconds", "1000", "--json")
+        self.assertIn("ready", holder.stdout.readline())
+        script = f"{BERTH} run -m 1G true; {BERTH} run -m 1G true; {BERTH} gpus >&2; {BERTH} run -m 14G true"
+        code, output, errors = self.finish(self.start("-c", script, program="/bin/sh", **other))
+        self.addCleanup(self.kill_daemon, f"{self.folder}/other.sock")
+        self.assertEqual((code, output), (75, ""))
+        pid = self.daemon_pid()
+        name = rf"\S+ \(process {pid}, {self.socket}\)"
+        # Told once, and again where it may be the reason.
+        self.assertEqual(len(re.findall(rf"(?m)^berth: another berth daemon, that of {name}, shares out GPU 0 too; "
+                                        "what its jobs hold counts as unmanaged here$", errors)), 1, errors)
+        self.assertRegex(errors, rf"(?m)^ +another daemon shares it out too: {name}$")
+        self.assertRegex(errors, rf"(?m)^berth: asked for 14 GiB, .*; another berth daemon, that of {name}, shares")
+        self.assertLessEqual({"berth.db", "berthd.log", "other.sock.db", "other.sock.log"}, set(os.listdir(self.folder)))
+
+    def test_a_state_file_that_somebody_holds(self):
+        script = ("import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('pragma locking_mode = exclusive'); "
+                  "db.execute('begin exclusive'); print('up', flush=True); sys.stdin.read()")
+        holder = self.start("-c", script, f"{self.folder}/berth.db", program=sys.executable, stdin=subprocess.PIPE)
+        self.assertEqual(holder.stdout.readline(), "up\n")
+        errors = self.refused(125, f"another process uses the daemon's state {self.folder}/berth.db; ", "run", "true")
+        self.assertNotIn("space", errors)
+
+    def test_BERTH_DRIVER_that_is_no_driver(self):
+        for value, why in (("foo", "neither 'sim' nor a path"), ("/nonexistent/libcuda.so.1", "No such file"),
+                           (self.folder, "that is no file")):
+            self.environment["BERTH_DRIVER"] = value
+            for code, command in ((125, ["run", "true"]), (1, ["gpus"])):
+                self.refused(code, f"BERTH_DRIVER={value} names no driver \\({why}", *command)
+        self.assertEqual(self.daemon_pid(), 0)
+        self.environment["BERTH_DRIVER"] = "sim"
+        self.start("daemon", env={**self.environment, "BERTH_DRIVER": "foo"})
+        wait_for(self.daemon_pid, "the daemon")
+        self.refused(1, "BERTH_DRIVER=foo names no driver: that is neither 'sim' nor a path; set it", "gpus")
+
+    def test_an_idle_daemon_of_another_driver_makes_room(self):
+        unset = {key: value for key, value in self.environment.items() if key != "BERTH_DRIVER"}
+        daemon = self.start("daemon", env=unset)
+        wait_for(self.daemon_pid, "the daemon")
+        self.assertEqual(self.berth("run", "-m", "1G", "true"), (0, "", ""))
+        self.assertEqual(daemon.wait(PATIENCE), 0)
+        holder = self.start_shell("echo up; read x", stdin=subprocess.PIPE)
+        holder.stdout.readline()
+        self.refused(125, f"process {self.daemon_pid()}. was started with BERTH_DRIVER=sim, and this was started without", "run",
+                     "true", env=unset)
 
     def test_no_gpu_and_no_sim(self):
         del self.environment["BERTH_DRIVER"]
@@ -206,7 +262,7 @@ class Run(Case):
         holder.stdout.readline()
         waiting = self.start_shell("echo in", "-m", "8G", "--wait")
         line = waiting.stderr.readline()
-        self.assertRegex(line, r"^berth: waiting for room for 8G, place 1 in the queue: .*holder")
+        self.assertRegex(line, r"^berth: waiting for room, place 1 in the queue: asked for 8 GiB, .*holder")
         self.assertEqual(self.jobs()["sh-1"]["state"], "waiting")
         holder.communicate("\n", timeout=PATIENCE)
         self.assertEqual(self.finish(waiting), (0, "in\n", ""))
@@ -216,7 +272,9 @@ class Run(Case):
         holder.stdout.readline()
         code, output, errors = self.berth("run", "-m", "8G", "--wait=1", "true")
         self.assertEqual((code, output), (75, ""))
-        self.assertRegex(errors, r"no room after 1 s")
+        queued, given_up = errors.splitlines()
+        self.assertRegex(queued, "^berth: waiting for room, place 1 in the queue: asked for 8 GiB, but GPU 0 has .*holder")
+        self.assertEqual(given_up, "berth: no room after 1 s; wait longer, ask for less, or end one of the jobs that are in the way")
         waiting = self.start("run", "-m", "8G", "--wait", "true")
         waiting.stderr.readline()
         waiting.send_signal(signal.SIGINT)
@@ -265,7 +323,8 @@ class Run(Case):
         for name in ("docker", "podman", "nerdctl"):
             path = f"{self.folder}/{name}"
             os.symlink("/bin/true", path)
-            code, output, errors = self.berth("run", path)
+            self.assertEqual(self.berth("run", path, "ps"), (0, "", ""))
+            code, output, errors = self.berth("run", path, "--log-level", "debug", "run", "image")
             self.assertEqual((code, output), (0, ""))
             self.assertRegex(errors, r"\Aberth: warning: [^\n]*container[^\n]*docs/containers.md[^\n]*\n\Z")
 
@@ -277,6 +336,22 @@ class Run(Case):
         code, _, errors = self.berth("run", path)
         self.assertIn(code, (126, 127))
         self.assertRegex(errors, r"\Aberth: warning: [^\n]*32-bit[^\n]*\n")
+
+    def test_a_32_bit_program_runs_and_is_told_of(self):
+        source, made, path = f"{self.folder}/old.s", f"{self.folder}/old.o", f"{self.folder}/old"
+        with open(source, "w") as file:
+            file.write(".globl _start\n_start: movl $1, %eax\nmovl $7, %ebx\nint $0x80\n.section .note.GNU-stack\n")
+        for command in (["as", "--32", "-o", made, source], ["ld", "-m", "elf_i386", "-o", path, made]):
+            if subprocess.run(command, capture_output=True).returncode:
+                self.skipTest("binutils cannot make 32-bit programs here")
+        try:
+            self.assertEqual(subprocess.run([path]).returncode, 7)
+        except OSError as error:
+            self.skipTest(f"32-bit programs do not run here: {error}")
+        code, output, errors = self.berth("run", "-m", "1G", path)
+        self.assertEqual((code, output), (7, ""))
+        self.assertRegex(errors, r"\Aberth: warning: [^\n]*32-bit[^\n]*\n\Z")
+        self.assertEqual(self.berth("run", "-m", "1G", "sh", "-c", path), (7, "", ""))  # a child: nothing in its way
 
 
 class Terminal(Case):

@@ -1,6 +1,6 @@
 """A small CUDA driver program in Python, run by the tests as a guest: ctypes on whatever libcuda.so.1 the loader finds.
 
-  guest.py SCRIPT      runs SCRIPT (Python text) with the names below; say(...) prints one JSON line
+  guest.py SCRIPT [ARGUMENT...]   runs SCRIPT (Python text) with the names below; say(...) prints one JSON line
 """
 import ctypes
 import json
@@ -64,19 +64,20 @@ class Process(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]
 
 
-def nvml():
-    """What the management library says: {"total", "free", "used", "total2", "free2", "used2", "reserved2", "pids"}"""
+def nvml(index=0):
+    """What the management library says of its first device, or of the one with that number."""
     library = ctypes.CDLL("libnvidia-ml.so.1")
     library.nvmlInit_v2()
     device = ctypes.c_void_p()
-    library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+    library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
     one, two, count, list_ = Memory(), Memory2(), ctypes.c_uint(64), (Process * 64)()
     two.version = ctypes.sizeof(Memory2) | 2 << 24
     library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(one))
     library.nvmlDeviceGetMemoryInfo_v2(device, ctypes.byref(two))
     library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_)
     return {"total": one.total, "free": one.free, "used": one.used, "total2": two.total, "free2": two.free, "used2": two.used,
-            "reserved2": two.reserved, "pids": sorted(list_[i].pid for i in range(count.value))}
+            "reserved2": two.reserved, "pids": sorted(list_[i].pid for i in range(count.value)),
+            "processes": {list_[i].pid: list_[i].used for i in range(count.value)}}
 
 
 def say(**values):

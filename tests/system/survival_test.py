@@ -9,39 +9,11 @@ import sys
 import time
 import unittest
 
-from cli_case import BERTH, BUILD, GIB, PATIENCE, Case, wait_for
-
-GUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
-MIB = 1 << 20
+from cli_case import BUILD, GIB, PATIENCE, wait_for
+from guest_case import GUEST, MIB, PROGRAMS, GuestCase
 
 
-class Survival(Case):
-    def guest(self, script, *options, **more):
-        """A guest that stays until its standard input is closed, if its script ends with hold()."""
-        more = {"stdin": subprocess.PIPE, **more}
-        return self.start("run", *options, "--", sys.executable, GUEST, script, **more)
-
-    def line(self, process):
-        text = process.stdout.readline()
-        if not text:
-            raise AssertionError(f"the guest ended: {process.stderr.read()}")
-        return json.loads(text)
-
-    def result(self, script, *options, **more):
-        """The last line that a guest says, which must end well and have nothing on stderr."""
-        process = self.guest(script, *options, **more)
-        output, errors = process.communicate("", timeout=PATIENCE)
-        self.assertEqual((process.returncode, errors), (0, ""), output)
-        return json.loads(output.splitlines()[-1])
-
-    def device(self, name):
-        job = self.jobs("-a").get(name)
-        return job and job["devices"][0]
-
-    def used(self, name):
-        device = self.device(name)
-        return device["used_bytes"] - device["overhead_bytes"] if device else 0
-
+class Survival(GuestCase):
     # Death.
     def test_killed_programs_memory_serves_others(self):
         holder = self.guest("start(); say(r=alloc(9 * GIB)[0]); hold()", "-m", "10G", "-n", "holder")
@@ -64,6 +36,41 @@ class Survival(Case):
             del self.environment["BERTH_SIM_FAULTS"]
             wait_for(lambda: not (self.device("stuck") or {}).get("used_bytes"), "the reservation's end")
             self.assertEqual(self.result("say(s=start(), r=alloc(6 * GIB)[0])", "-m", "8G"), {"s": 0, "r": 0})
+
+    def killed_at_steps(self, what, stride, most):
+        """One job: whoever is next always gets 3 of its 4 GiB, wherever the one before was killed (tests/system/programs)."""
+        code, output, errors = self.berth("run", "-m", "4G", "--", f"{PROGRAMS}/kill_at_step", what, str(stride), "3072")
+        if "99" in output:
+            self.skipTest("nobody may be traced here")
+        self.assertEqual((code, errors), (0, ""), output)
+        said = json.loads(output)
+        self.assertEqual(said["last"], 0)
+        self.assertGreater(said["deaths"], most)
+
+    def test_B31_B32_killed_at_every_step_of_an_allocation(self):
+        self.killed_at_steps("take", 1, 10)
+
+    def test_B33_killed_at_steps_of_init(self):
+        self.killed_at_steps("init", 11, 10)
+
+    def test_killed_while_it_waits_for_the_daemons_answer(self):
+        keeper = self.guest("start(); say(up=1); hold()", "-m", "8G", "-n", "job")
+        self.line(keeper)
+        process = self.guest("start(); say(me=os.getpid()); sys.stdin.readline(); alloc(6 * GIB)", "-m", "7G", "-n", "asker")
+        pid, daemon = self.line(process)["me"], self.daemon_pid()
+        before = open(f"/proc/{pid}/syscall").read().split()[0]
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            wait_for(lambda: open(f"/proc/{pid}/syscall").read().split()[0] not in (before, "running"), "the question")
+            os.kill(pid, signal.SIGKILL)
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        process.communicate(timeout=PATIENCE)
+        wait_for(lambda: not (self.device("asker") or {}).get("used_bytes"), "the end of what was asked for")
+        self.assertEqual(self.result("say(s=start(), r=alloc(6 * GIB)[0])", "-m", "7G"), {"s": 0, "r": 0})
+        self.over(keeper)
 
     def test_killed_daemon_programs_run_on_and_ps_is_complete_again(self):
         script = ("start(); p = alloc(1 * GIB)[1]; say(up=1); wait_file(sys.argv[2])\n"
@@ -135,6 +142,19 @@ class Survival(Case):
         os.kill(said["child"], signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
 
+    def test_vfork_and_spawn_the_child_is_a_client_the_parent_unharmed(self):
+        for way in ("vfork", "spawn"):
+            code, output, errors = self.berth("run", "-m", "4G", "--", f"{PROGRAMS}/descendants", way)
+            self.assertEqual((code, errors), (0, ""), way)
+            child, parent = map(json.loads, output.splitlines())
+            self.assertEqual(parent, {"before": 0, "status": 0, "after": 0, "freed": 0}, way)
+            self.assertEqual(child["child"], 0, way)
+            self.assertLess(child["free"], 2 * GIB, "the parent's memory is the job's too")
+
+    def test_a_raw_clone_is_no_client(self):
+        code, output, errors = self.berth("run", "-m", "4G", "--", f"{PROGRAMS}/descendants", "clone")
+        self.assertEqual((code, json.loads(output), errors), (0, {"before": 0, "status": 13, "after": 0, "freed": 0}, ""))
+
     def test_exec_makes_a_new_client(self):
         answer = self.result("start(); alloc(GIB); os.execv(sys.executable, [sys.executable, sys.argv[0], "
                              "'say(s=start(), free=info()[1] >> 20, r=alloc(3 * GIB)[0])'])", "-m", "4G")
@@ -177,6 +197,27 @@ class Survival(Case):
         self.assertEqual(self.line(process), {"r": 0, "over": 2, "alive": True})
         self.assertEqual(self.used("closer"), 2 * GIB)
         process.communicate("", timeout=PATIENCE)
+
+    def test_descriptors_closed_in_every_way_and_the_daemon_restarted(self):
+        ways = {"close_range": "libc.syscall(436, 3, 0xffffffff, 0)",
+                "close_range of a table of its own": "libc.syscall(436, 3, 0xffffffff, 2)",
+                "a loop over all numbers": "[libc.close(n) for n in range(3, 70000)]",
+                "what the folder lists": "[libc.close(int(n)) for n in os.listdir('/proc/self/fd') if int(n) > 2]",
+                "others in their place": "[os.dup2(1, n) for n in range(3, 256)]"}
+        for way, close in ways.items():
+            with self.subTest(way):
+                process = self.guest(f"libc = ctypes.CDLL(None); start(); alloc(GIB); {close}; say(r=alloc(GIB)[0], over=alloc(3 * GIB)[0])\n"
+                                     f"sys.stdin.readline(); {close}; say(r=alloc(256 * MIB)[0], over=alloc(3 * GIB)[0]); hold()",
+                                     "-m", "4G", "-n", "closer")
+                self.assertEqual(self.line(process), {"r": 0, "over": 2})
+                self.assertEqual(self.used("closer"), 2 * GIB)
+                first = self.daemon_pid()
+                os.kill(first, signal.SIGKILL)
+                wait_for(lambda: self.daemon_pid() not in (0, first), "a new daemon")
+                self.assertEqual(self.ask(process), {"r": 0, "over": 2})
+                self.assertEqual(self.used("closer"), 2 * GIB + 256 * MIB)
+                self.assertEqual([c["state"] for c in self.jobs()["closer"]["clients"]], ["attached"])
+                self.over(process)
 
     def test_a_stopped_program_stops_nobody(self):
         stopped = self.guest("start(); alloc(GIB); say(me=os.getpid()); hold()", "-m", "4G", "-n", "stopped")
