@@ -146,6 +146,7 @@ Status check_request(const State& state, const Request& request, const Limits& l
   if (auto status = check_priority(request.priority, limits); !status) return status;
   if (auto status = check_weight(request.weight, limits); !status) return status;
   if (auto status = check_max_share(request.max_share); !status) return status;
+  if (auto status = check_max_slowdown(request.max_slowdown); !status) return status;
   if (auto status = check_name(state, request.uid, request.name); !status) return status;
   auto mine = std::count_if(state.jobs.begin(), state.jobs.end(), [&](const auto& entry) {
     return entry.second.uid == request.uid && entry.second.state != JobState::ended && !entry.second.is_default;
@@ -166,6 +167,7 @@ Job new_job(const State& state, const Request& request) {
   job.priority = request.priority;
   job.weight = static_cast<uint32_t>(request.weight);
   job.max_share = request.max_share;
+  job.max_slowdown = request.max_slowdown;
   job.strict = request.strict;
   job.is_default = request.is_default;
   job.devices.resize(state.devices.size());
@@ -311,6 +313,11 @@ Status check_priority(Priority priority, const Limits& limits) {
 Status check_max_share(std::optional<double> ratio) {
   if (!ratio || (*ratio > 0 && *ratio <= 1)) return Ok{};
   return Error{"usage", "a share of the GPU's time is above 0 and at most 100%"};
+}
+
+Status check_max_slowdown(std::optional<double> ratio) {
+  if (!ratio || (*ratio >= 1 && *ratio <= 100)) return Ok{};
+  return Error{"usage", "a slowdown is a number from 1 (none is allowed) to 100, such as 1.1"};
 }
 
 }  // namespace berth::policy

@@ -25,7 +25,7 @@ struct Request {
   std::string memory;  // "" = no promise
   Priority priority = Priority::normal;
   int64_t weight = 100;
-  std::optional<double> max_share;
+  std::optional<double> max_share, max_slowdown;
   std::string device;                          // an index, a UUID or the start of one; "" = any that is visible
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
   bool may_wait = false;
@@ -65,5 +65,6 @@ Status set_memory(State& state, JobId job, const std::string& memory, const Limi
 Status check_weight(int64_t weight, const Limits& limits);
 Status check_priority(Priority priority, const Limits& limits);
 Status check_max_share(std::optional<double> ratio);
+Status check_max_slowdown(std::optional<double> ratio);
 
 }  // namespace berth::policy

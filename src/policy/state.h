@@ -66,6 +66,7 @@ struct Job {
   Priority priority = Priority::normal;
   uint32_t weight = 100;
   std::optional<double> max_share;
+  std::optional<double> max_slowdown;  // latency budget where lower jobs are company; 1 = none of them
   bool strict = false;
   bool is_default = false;         // of processes that nobody started with `berth run` (system service)
   std::vector<JobDevice> devices;  // by DeviceIndex
