@@ -87,6 +87,38 @@ void Activity::forget_all() {
   while (count_) drop(&watched_[0]);
 }
 
+void Rhythm::note_pause(uint64_t ns) {
+  uint64_t step = ns / kStepNs;
+  ++pauses_[step < kSteps ? step : kSteps];
+  uint32_t left = 0;
+  for (uint16_t count : pauses_) left += count;
+  if (left > 512)
+    for (uint16_t& count : pauses_) count = static_cast<uint16_t>(count / 2);
+  // The first moment from which fewer than a sixth of the pauses that last until then end soon.
+  uint32_t at = 0;
+  for (; at < kSteps && left; left -= pauses_[at++]) {
+    uint32_t soon = 0;
+    for (uint32_t i = at; i < kSteps && i < at + kSoon; ++i) soon += pauses_[i];
+    if (soon * 6 < left) break;
+  }
+  patience_ns_ = at * kStepNs;
+}
+
+bool Rhythm::comes_first(bool busy, uint64_t company, uint64_t now) {
+  if (busy) {
+    if (idle_since_) {
+      note_pause(now - idle_since_);
+      if (now - idle_since_ >= patience_ns_) busy_since_ = 0;  // what was waited for is one busy period with what went before
+    }
+    idle_since_ = 0;
+    if (!busy_since_) busy_since_ = now;
+    return now - busy_since_ >= company;
+  }
+  if (!busy_since_) return false;
+  if (!idle_since_) idle_since_ = now;
+  return now - idle_since_ < patience_ns_ && now - busy_since_ >= company;
+}
+
 bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
   uint64_t company = rules.company_ns.load(kRelaxed);
   wire::ActivityDevice& shown = page()->devices[device];
@@ -97,13 +129,7 @@ bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, ui
     if (one.relation != wire::Relation::higher) continue;
     for (uint32_t theirs = 0; theirs < wire::kMaxDevices; ++theirs) {
       if (one.devices[theirs] != static_cast<int8_t>(device)) continue;
-      uint64_t& since = one.busy_since[device];
-      if (!wire::is_busy(*one.page, theirs, now)) {
-        since = 0;
-        continue;
-      }
-      if (since == 0) since = now;
-      if (now - since < company) continue;
+      if (!one.rhythm[device].comes_first(wire::is_busy(*one.page, theirs, now), company, now)) continue;
       busy = true;
       shown.blocker.store(one.client_id, kRelaxed);
     }

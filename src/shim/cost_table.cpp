@@ -4,12 +4,14 @@ namespace berth::shim {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr int64_t kFarTooLong = 1280;  // of 1024
+constexpr uint16_t kInARow = 12;
 constexpr uint64_t kLongestNs = 4'000'000'000;
 
 void set(Cost* cost, uint64_t length) {
   cost->length_ns.store(static_cast<uint32_t>(length < 500 ? 500 : length > kLongestNs ? kLongestNs : length), kRelaxed);
-  uint32_t measures = cost->measures.load(kRelaxed);
-  if (measures < 1000) cost->measures.store(measures + 1, kRelaxed);
+  uint16_t measures = cost->measures.load(kRelaxed);
+  if (measures < 1000) cost->measures.store(static_cast<uint16_t>(measures + 1), kRelaxed);
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ Cost* CostTable::find(uint64_t key) {
   return nullptr;
 }
 
-void CostTable::learn(const BatchContent& batch, uint64_t measured_ns) {
+void CostTable::learn(const BatchContent& batch, uint64_t measured_ns, bool at_most) {
   if (batch.overflow || batch.kinds == 0) return;
   uint64_t known = 0, unknown = 0, expected = 0;
   for (uint32_t i = 0; i < batch.kinds; ++i) {
@@ -59,18 +61,25 @@ void CostTable::learn(const BatchContent& batch, uint64_t measured_ns) {
   if (unknown) {
     // At least a little is theirs, however much the known ones were thought to take.
     uint64_t theirs = measured_ns > known + measured_ns / 8 ? measured_ns - known : measured_ns / 8;
+    // A caller that is slow to submit has short kernels rather than long ones.
+    if (at_most && theirs / unknown > kUnknownNs) theirs = kUnknownNs * unknown;
     for (uint32_t i = 0; i < batch.kinds; ++i)
       if (!is_known(batch.cost[i])) set(batch.cost[i], theirs / unknown);
     return;
   }
   if (expected == 0) return;
-  // The factor in 1/1024: half of the way down, an eighth of the way up.
+  // The factor in 1/1024: half of the way down, a sixteenth of the way up.
   int64_t factor = static_cast<int64_t>(measured_ns * 1024 / expected);
   if (factor > 4096) factor = 4096;
-  int64_t step = factor < 1024 ? (factor - 1024) / 2 : (factor - 1024) / 8;
+  if (at_most && factor > 1024) return;
+  int64_t step = factor < 1024 ? (factor - 1024) / 2 : (factor - 1024) / 16;
   for (uint32_t i = 0; i < batch.kinds; ++i) {
+    uint16_t long_ones = batch.cost[i]->long_ones.load(kRelaxed);
+    bool too_long = factor > kFarTooLong;
+    batch.cost[i]->long_ones.store(static_cast<uint16_t>(too_long ? long_ones + (long_ones < kInARow) : 0), kRelaxed);
+    if (too_long && long_ones < kInARow) continue;
     int64_t length = static_cast<int64_t>(length_ns(batch.cost[i]));
-    set(batch.cost[i], static_cast<uint64_t>(length + length * step / 1024));
+    set(batch.cost[i], static_cast<uint64_t>(length + length * (too_long ? factor - 1024 : step) / 1024));
   }
 }
 

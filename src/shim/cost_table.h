@@ -4,7 +4,8 @@
 // What is measured are whole batches, between two events of the driver: from where the device begins with it to its end. A
 // batch's measure is shared out over what it was made of: what was unknown takes what the known ones leave; otherwise all are
 // corrected by the same factor, so that programs that repeat themselves converge. A measure can be too long (another process
-// had a slice of the device, the caller was slow) but not too short, so numbers fall fast and rise slowly.
+// had a slice of the device, the caller was slow) but not too short, so numbers fall fast and rise slowly, and a measure that
+// is far too long counts only when many in a row are.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace berth::shim {
 struct Cost {
   std::atomic<uint64_t> key;  // 0: free
   std::atomic<uint32_t> length_ns;
-  std::atomic<uint32_t> measures;
+  std::atomic<uint16_t> measures;
+  std::atomic<uint16_t> long_ones;  // measures in a row that were far too long
 };
 
 // What a batch is made of.
@@ -38,7 +40,8 @@ class CostTable {
   static uint32_t length_ns(const Cost* cost) { return cost ? cost->length_ns.load(std::memory_order_relaxed) : kUnknownNs; }
   static bool is_known(const Cost* cost) { return cost && cost->measures.load(std::memory_order_relaxed) != 0; }
 
-  static void learn(const BatchContent& batch, uint64_t measured_ns);
+  // `at_most`: the device may have waited for the caller in between, so the length is no more than that.
+  static void learn(const BatchContent& batch, uint64_t measured_ns, bool at_most);
 
  private:
   static constexpr uint32_t kEntries = 4096;

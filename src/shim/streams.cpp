@@ -220,6 +220,7 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
       if (measure) {
         measure->content = slot.content;
         measure->batch = slot.batches;
+        measure->submitting_ns = now - measure->opened_ns;
       }
       slot.measure = nullptr;
       // In this order, so that nobody sees us idle in between.
@@ -254,6 +255,7 @@ void Streams::begin_measure(StreamSlot& slot) {
       return;
     }
     measure.state = Measure::open;
+    measure.opened_ns = now_ns();
     Locked locked(slot.lock);
     slot.measure = &measure;
     return;
@@ -266,7 +268,8 @@ void Streams::take_measures(StreamSlot& slot) {
     float milliseconds = 0;
     CUresult result = real::cuEventElapsedTime(&milliseconds, measure.begin, measure.end);
     if (result == CUDA_ERROR_NOT_READY) continue;
-    if (result == CUDA_SUCCESS && milliseconds > 0) CostTable::learn(measure.content, static_cast<uint64_t>(milliseconds * 1e6f));
+    auto measured = static_cast<uint64_t>(milliseconds * 1e6f);
+    if (result == CUDA_SUCCESS && measured) CostTable::learn(measure.content, measured, measure.submitting_ns > measured / 2);
     measure.state = Measure::idle;
   }
 }

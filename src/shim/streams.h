@@ -24,6 +24,7 @@ struct Measure {
   CUevent begin, end;
   uint32_t batch;  // its number
   enum State : uint32_t { idle, open, under_way } state;
+  uint64_t opened_ns, submitting_ns;  // when it was opened; how long the caller took to submit it
   BatchContent content;
 };
 

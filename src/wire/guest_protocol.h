@@ -179,7 +179,8 @@ enum class Relation : uint32_t {
   higher = 1,  // its work comes first
   peer = 2,    // of the same job: its kernels may be waiting for ours
 };
-// With the read-only descriptor of the client's activity page, unless the relation is none.
+// With the read-only descriptor of the client's activity page, unless the relation is none. With client 0 it only asks the
+// guest to look at its own page again: the gate has begun to hold.
 struct Watch {
   static constexpr MessageType kType = MessageType::watch;
   Header header;
