@@ -9,6 +9,21 @@
 #include <cstring>
 
 namespace berth {
+namespace {
+
+constexpr const char* kUsualName = "berth.sock";
+
+std::string folder_of(const std::string& path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string companion(const std::string& socket, const char* usual, const char* suffix) {
+  size_t name = socket.rfind('/') + 1;  // 0 without a slash
+  return socket.substr(name) == kUsualName ? socket.substr(0, name) + usual : socket + suffix;
+}
+
+}  // namespace
 
 std::string executable_folder() {
   char path[PATH_MAX];
@@ -30,14 +45,34 @@ Result<std::string> user_runtime_folder() {
     return Error{"internal", "cannot make the folder " + folder + ": " + std::strerror(errno) +
                                  "; set XDG_RUNTIME_DIR or BERTH_SOCKET to a place you can write to"};
   struct stat info;
-  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid() || (info.st_mode & 077))
-    return Error{"internal", folder + " is not a folder of yours with mode 0700; remove it, or set BERTH_SOCKET"};
+  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid())
+    return Error{"internal", folder + " is not a folder of yours; remove it, or set BERTH_SOCKET"};
+  if (info.st_mode & 077)
+    return Error{"internal", "others may enter the folder " + folder + "; do chmod 700 " + folder + ", or set BERTH_SOCKET"};
   return folder;
 }
 
-Result<std::vector<std::string>> socket_candidates() {
+std::string state_file_of(const std::string& socket) { return companion(socket, "berth.db", ".db"); }
+
+std::string log_file_of(const std::string& socket) { return companion(socket, "berthd.log", ".log"); }
+
+std::string folder_fault(const std::string& path) {
+  std::string folder = folder_of(path);
+  struct stat info;
+  if (::stat(folder.c_str(), &info) != 0)
+    return errno == ENOENT ? "the folder " + folder + " does not exist" : folder + ": " + std::strerror(errno);
+  if (!S_ISDIR(info.st_mode)) return folder + " is no folder";
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return "";
+  return errno == EACCES ? "you may not write to the folder " + folder : folder + ": " + std::strerror(errno);
+}
+
+bool socket_is_chosen() {
   const char* chosen = std::getenv("BERTH_SOCKET");
-  if (chosen && *chosen) return std::vector<std::string>{chosen};
+  return chosen && *chosen;
+}
+
+Result<std::vector<std::string>> socket_candidates() {
+  if (socket_is_chosen()) return std::vector<std::string>{std::getenv("BERTH_SOCKET")};
   auto folder = user_runtime_folder();
   if (!folder) return folder.error();
   return std::vector<std::string>{kSystemSocket, *folder + "/berth.sock"};

@@ -19,6 +19,18 @@ Result<std::string> user_runtime_folder();
 
 inline constexpr const char* kSystemSocket = "/run/berth/berth.sock";
 
+// What a daemon keeps beside its socket and names after it: berth.db and berthd.log where the socket is berth.sock, else
+// NAME.db and NAME.log. Two daemons of one folder thus have files of their own.
+std::string state_file_of(const std::string& socket);
+std::string log_file_of(const std::string& socket);
+
+// Why nothing can be made at `path`: "the folder /a/b does not exist", "/a is no folder", "you may not write to the folder
+// /a"; "" if its folder is fine.
+std::string folder_fault(const std::string& path);
+
+// True if BERTH_SOCKET says where the daemon is.
+bool socket_is_chosen();
+
 // The sockets to try in order: BERTH_SOCKET alone if set; else the system's, then the user's.
 Result<std::vector<std::string>> socket_candidates();
 

@@ -131,18 +131,18 @@ std::vector<ProcessId> descendants_at_a_glance(const std::vector<ProcessId>& roo
   });
 }
 
-std::string cgroup_of(pid_t pid) {
+std::vector<std::string> cgroups_of(pid_t pid) {
   std::string text = read_file(proc_path(pid, "cgroup"));
-  std::string first;
+  std::vector<std::string> paths;
   for (std::string_view rest = text; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
+    std::string_view line = rest.substr(0, rest.find('\n'));  // "HIERARCHY:CONTROLLERS:PATH"
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    size_t path = line.find(':', line.find(':') + 1);
-    if (path == std::string_view::npos) continue;
-    if (line.starts_with("0::")) return std::string(line.substr(3));
-    if (first.empty()) first = line.substr(path + 1);
+    size_t controllers = line.find(':'), path = line.find(':', controllers + 1);
+    if (controllers == std::string_view::npos || path == std::string_view::npos) continue;
+    std::string group(line.substr(path + 1));
+    if (group.size() > 1 && std::find(paths.begin(), paths.end(), group) == paths.end()) paths.push_back(group);
   }
-  return first;
+  return paths;
 }
 
 std::string short_command_of(pid_t pid) {

@@ -51,8 +51,9 @@ std::vector<ProcessId> descendants(const std::vector<ProcessId>& roots);
 // another. For a look every now and then. (Where the kernel keeps no lists of children it is the thorough way.)
 std::vector<ProcessId> descendants_at_a_glance(const std::vector<ProcessId>& roots);
 
-// The path in the unified hierarchy ("/system.slice/x.service"), else of the first controller; "" if unknown.
-std::string cgroup_of(pid_t pid);
+// The groups that the process is in, as /proc shows them ("/system.slice/x.service"), the root left out: one where
+// there is only the unified hierarchy, perhaps several different ones where controllers have their own.
+std::vector<std::string> cgroups_of(pid_t pid);
 
 // Name for people: the kernel's short name of the process; "" if there is none.
 std::string short_command_of(pid_t pid);

@@ -43,7 +43,7 @@ Result<uint64_t> parse_size(std::string_view text) {
     if (power == std::string_view::npos || (!tail.empty() && tail != "b" && tail != "ib")) return not_a_size(text);
     number *= std::pow(1024.0, static_cast<double>(power + 1));
   }
-  if (number >= 9223372036854775808.0) return not_a_size(text);
+  if (number >= 9223372036854775808.0 || (number > 0 && number < 1)) return not_a_size(text);
   return static_cast<uint64_t>(number);
 }
 

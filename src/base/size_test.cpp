@@ -16,7 +16,7 @@ TEST(Size, ReadsWhatPeopleWrite) {
 }
 
 TEST(Size, RefusesWhatIsNotASize) {
-  for (const char* text : {"", "-1", "+1", "8X", "G", "1e9", "nan", "inf", "8 G", "1..2", "0x10", "8Gi", "99999999T", "8G8"})
+  for (const char* text : {"", "-1", "+1", "8X", "G", "1e9", "nan", "inf", "8 G", "1..2", "0x10", "8Gi", "99999999T", "8G8", "0.5", "0.0001K"})
     EXPECT_FALSE(parse_size(text).ok()) << text;
 }
 

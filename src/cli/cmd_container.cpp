@@ -40,7 +40,7 @@ Status add(const ContainerOptions& options) {
   if (!connection) return connection.error();
   bool told = false;
   connection->on_event([&](const Json& event) {
-    if (event.value("event", "") == "queued" && !std::exchange(told, true)) say(queue_text(event, options.limits.memory));
+    if (event.value("event", "") == "queued" && !std::exchange(told, true)) say(queue_text(event));
   });
   auto reply = connection->request(request, limits->wait_seconds ? client::kForEver : client::kUsualTimeout);
   if (!reply) return reply.error();

@@ -8,19 +8,20 @@
 #include "base/paths.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/run_options.h"
 
 namespace berth::cli {
 namespace {
 
 struct DaemonOptions {
-  std::string config, socket;
+  std::optional<std::string> config, socket;
 };
 
 int become_daemon(const DaemonOptions& options) {
   std::string path = executable_folder() + "/berthd";
   std::vector<std::string> words{path};
-  if (!options.config.empty()) words.insert(words.end(), {"--config", options.config});
-  if (!options.socket.empty()) words.insert(words.end(), {"--socket", options.socket});
+  if (options.config) words.insert(words.end(), {"--config", *options.config});
+  if (options.socket) words.insert(words.end(), {"--socket", *options.socket});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -33,8 +34,8 @@ int become_daemon(const DaemonOptions& options) {
 void add_daemon(CLI::App& app, Outcome* outcome) {
   CLI::App* command = app.add_subcommand("daemon", "run the daemon here, in the foreground");
   auto options = std::make_shared<DaemonOptions>();
-  command->add_option("--config", options->config, "its settings (TOML)")->type_name("FILE");
-  command->add_option("--socket", options->socket, "where it listens")->type_name("PATH");
+  add_text(command, "--config", &options->config, "its settings (TOML)")->type_name("FILE");
+  add_text(command, "--socket", &options->socket, "where it listens")->type_name("PATH");
   command->callback([options, outcome] { outcome->exit_code = become_daemon(*options); });
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/query.h"
+#include "cli/run_options.h"
 #include "cli/text.h"
 #include "cli/views.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 struct EventsOptions {
   bool follow = false, json = false;
-  std::string since;
+  std::optional<std::string> since;
 };
 
 void show_event(const Json& event, bool json) {
@@ -24,14 +25,14 @@ void show_event(const Json& event, bool json) {
 
 int events(const EventsOptions& options) {
   Json request{{"op", "events"}, {"follow", options.follow}, {"since_seconds", Json()}};
-  if (!options.since.empty()) {
+  if (options.since) {
     double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    auto since = parse_since(options.since, now);
+    auto since = parse_since(*options.since, now);
     if (!since) return fail(since.error(), options.json);
     request["since_seconds"] = *since;
   }
   auto connection = client::connect_daemon();
-  if (!connection && connection.error().code == "unreachable" && !options.follow) return kExitOk;  // nothing has happened
+  if (!connection && !options.follow && is_only_idle(connection.error())) return kExitOk;  // nothing has happened
   if (!connection) return fail(connection.error(), options.json);
   // What comes before the reply is newer than what the reply holds.
   std::vector<Json> early;
@@ -53,7 +54,7 @@ void add_events(CLI::App& app, Outcome* outcome) {
   CLI::App* command = app.add_subcommand("events", "show what has happened");
   auto options = std::make_shared<EventsOptions>();
   command->add_flag("-f,--follow", options->follow, "go on, as events come");
-  command->add_option("--since", options->since, "age (10m, 2h) or time (RFC 3339) of the first to show")->type_name("T");
+  add_text(command, "--since", &options->since, "age (10m, 2h) or time (RFC 3339) of the first to show")->type_name("T");
   command->add_flag("--json", options->json, "one object a line; see docs/json.md");
   command->callback([options, outcome] { outcome->exit_code = events(*options); });
 }

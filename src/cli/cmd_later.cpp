@@ -1,11 +1,11 @@
-// Commands that part 9 of the design names and a later version brings: they say so, whatever follows them.
+// Commands that a later version brings: they say so, whatever follows them.
 #include "cli/commands.h"
 #include "cli/output.h"
 
 namespace berth::cli {
 
 void add_later_commands(CLI::App& app, Outcome* outcome) {
-  for (const char* name : {"pause", "resume", "top"}) {
+  for (const char* name : {"top"}) {
     CLI::App* command = app.add_subcommand(name, "not available in this version");
     command->allow_extras();
     command->callback([name, outcome] {

@@ -17,16 +17,18 @@ struct PsOptions {
   std::string watch;
 };
 
-// Without a daemon there are no jobs: no error.
+Json no_jobs() { return {{"schema", 1}, {"jobs", Json::array()}}; }
+
 Result<Json> read_jobs(bool all) {
   auto reply = ask_daemon({{"op", "ps"}, {"all", all}});
-  if (!reply && reply.error().code == "unreachable") return Json{{"schema", 1}, {"jobs", Json::array()}};
+  if (!reply && is_only_idle(reply.error())) return no_jobs();
   return reply;
 }
 
 int watch(const PsOptions& options, double seconds) {
   for (bool first = true;; first = false) {
     auto jobs = read_jobs(options.all);
+    if (!jobs && !first && jobs.error().code == "unreachable") jobs = no_jobs();  // it ends when there is nothing to do
     if (!jobs) return fail(jobs.error(), options.json);
     if (options.json) {
       print_json_line(*jobs);

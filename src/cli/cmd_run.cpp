@@ -24,14 +24,21 @@ int fail_run(const Error& error) {
   return kExitBerth;
 }
 
-void warn_about(const client::Program& program, const std::string& command, bool isolated) {
-  if (client::is_container_tool(command))
-    say("warning: limits don't reach a container that " + command + " starts, since it isn't below this process; "
+void warn_about(const client::Program& program, const std::vector<std::string>& command, bool isolated) {
+  if (client::starts_container(command))
+    say("warning: limits don't reach a container that " + command[0] + " starts, since it isn't below this process; "
         "docs/containers.md has a way that works");
   else if (program.is_32_bit)
     say("warning: " + program.path + " is a 32-bit program, which berth's library can't be loaded into: it will not be limited");
   else if (program.is_setuid && !isolated)
     say("warning: " + program.path + " is a setuid program, which ignores LD_LIBRARY_PATH: add --isolate to limit it");
+}
+
+// "-m 8" is eight bytes, as documented; hardly anybody means that.
+void warn_about_few_bytes(const std::string& memory) {
+  bool plain = !memory.empty() && memory.size() < 6 && memory.find_first_not_of("0123456789") == std::string::npos;
+  if (plain && memory.find_first_not_of('0') != std::string::npos)
+    say("warning: -m " + memory + " means " + memory + " bytes; write " + memory + "G for GiB");
 }
 
 // The program, held, made known to the daemon, then let go and stayed with.
@@ -76,11 +83,12 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
   auto admission = client::admit(&*connection, *request, [&](const Json& event) {
     if (event.value("event", "") == "message") return say(event.value("text", ""));
     if (event.value("event", "") != "queued" || !told.empty()) return;
-    say(told = queue_text(event, options.memory));
+    say(told = queue_text(event));
   }, &daemon);
   if (!admission) return fail_run(admission.error());
   for (const std::string& note : admission->notes) say(note);
-  warn_about(*program, command[0], options.isolate);
+  warn_about(*program, command, options.isolate);
+  warn_about_few_bytes(options.memory.value_or(""));
   return start_and_stay(std::move(*connection), daemon, *admission, std::move(launch));
 }
 

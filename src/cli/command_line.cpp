@@ -19,6 +19,20 @@ bool takes_value(const CLI::App& run, const std::string& name) {
   return option && option->get_items_expected_min() > 0;
 }
 
+// "--name=" gives an option that takes a value an empty one, which CLI11 would not see.
+std::vector<std::string> with_empty_values(const CLI::App& command, const std::vector<std::string>& words) {
+  std::vector<std::string> result;
+  for (const std::string& word : words) {
+    bool empty = word.size() > 3 && word.starts_with("--") && word.find('=') == word.size() - 1;
+    std::string name = word.substr(0, word.size() - (empty ? 1 : 0));
+    if (empty && takes_value(command, name))
+      result.insert(result.end(), {name, ""});
+    else
+      result.push_back(word);
+  }
+  return result;
+}
+
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   if (size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
   return text;
@@ -60,6 +74,7 @@ std::string usage_message(const CLI::ParseError& error, const std::string& comma
 int run_command_line(const std::vector<std::string>& arguments) {
   CLI::App app(kDescription, "berth");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.set_help_flag("-h,--help", "show this help");
   app.set_version_flag("--version", std::string("berth ") + BERTH_VERSION, "show the version");
   app.formatter(std::make_shared<Help>());
   app.require_subcommand(1);
@@ -69,6 +84,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   add_ps(app, &outcome);
   add_gpus(app, &outcome);
   add_set(app, &outcome);
+  add_pause(app, &outcome);
   add_kill(app, &outcome);
   add_container(app, &outcome);
   add_events(app, &outcome);
@@ -80,12 +96,21 @@ int run_command_line(const std::vector<std::string>& arguments) {
   std::string command = arguments.empty() || arguments[0].rfind("-", 0) == 0 ? "" : arguments[0];
   if (!command.empty() && app.get_subcommands([&](CLI::App* known) { return known->get_name() == command; }).empty())
     return fail({"usage", "there is no command '" + command + "'; see berth --help"});
+  std::string full_command = command;
   std::vector<std::string> words = arguments;
-  if (command == "run") {
-    RunSplit split = split_run_arguments(*app.get_subcommand("run"), {arguments.begin() + 1, arguments.end()});
-    program = split.command;
-    words = split.options;
-    words.insert(words.begin(), "run");
+  if (!command.empty()) {
+    const CLI::App* chosen = app.get_subcommand(command);
+    words.erase(words.begin());
+    if (command == "run") {
+      RunSplit split = split_run_arguments(*chosen, words);
+      program = split.command;
+      words = split.options;
+    }
+    for (const CLI::App* inner : chosen->get_subcommands([](const CLI::App*) { return true; }))  // "container add"
+      if (!words.empty() && inner->get_name() == words[0]) chosen = inner;
+    words = with_empty_values(*chosen, words);
+    words.insert(words.begin(), command);
+    if (chosen->get_name() != command) full_command += " " + chosen->get_name();
   }
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
@@ -94,7 +119,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
     bool json = command != "run" && std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-    std::string message = usage_message(error, command);
+    std::string message = usage_message(error, full_command);
     if (command.empty() && !arguments.empty()) message = "'" + arguments[0] + "' is not expected here; see berth --help";
     int code = fail({"usage", message}, json);
     return command == "run" ? kExitBerth : code;

@@ -103,7 +103,7 @@ TEST(CommandLine, WrongOptionsGetOneClearLine) {
            Case{{"-g", "2", "x"}, "-g (--gpus) is not available in this version"},
            Case{{"--swap", "x"}, "--swap is not available in this version"},
            Case{{"--sharing", "mps", "x"}, "--sharing is not available in this version"},
-           Case{{"--max-slowdown", "1.1", "x"}, "--max-slowdown is not available in this version"},
+           Case{{"--max-slowdown", "0.9", "x"}, "'0.9' is not a slowdown: give a number from 1 (none at all) to 100, such as 1.1"},
            Case{{"--wait=-1", "x"}, "'-1' is not a time to wait: give whole seconds, or --wait alone to wait for ever"},
        }) {
     auto request = request_of(c.words);

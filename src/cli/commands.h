@@ -16,12 +16,13 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, Outcome* ou
 void add_ps(CLI::App& app, Outcome* outcome);
 void add_gpus(CLI::App& app, Outcome* outcome);
 void add_set(CLI::App& app, Outcome* outcome);
+void add_pause(CLI::App& app, Outcome* outcome);  // and resume
 void add_kill(CLI::App& app, Outcome* outcome);
 void add_container(CLI::App& app, Outcome* outcome);
 void add_events(CLI::App& app, Outcome* outcome);
 void add_daemon(CLI::App& app, Outcome* outcome);
 void add_doctor(CLI::App& app, Outcome* outcome);
 void add_completion(CLI::App& app, Outcome* outcome);
-void add_later_commands(CLI::App& app, Outcome* outcome);  // pause, resume, top
+void add_later_commands(CLI::App& app, Outcome* outcome);  // top
 
 }  // namespace berth::cli

@@ -26,6 +26,10 @@ Json device_json(void* library, unsigned index) {
   nvmlMemory_t memory{};
   if (auto info = find<decltype(nvmlDeviceGetMemoryInfo)>(library, "nvmlDeviceGetMemoryInfo"); info && info(device, &memory) == 0)
     result["total_bytes"] = memory.total;
+  nvmlMemory_v2_t apart{};  // tells what the driver reserves, which is in no program's total
+  apart.version = sizeof apart | 2u << 24;
+  if (auto info = find<decltype(nvmlDeviceGetMemoryInfo_v2)>(library, "nvmlDeviceGetMemoryInfo_v2"); info && info(device, &apart) == 0)
+    result["total_bytes"] = apart.total - apart.reserved;
   int mode = 0;
   if (auto get = find<decltype(nvmlDeviceGetComputeMode)>(library, "nvmlDeviceGetComputeMode"); get && get(device, &mode) == 0)
     result["compute_mode"] = mode;

@@ -1,6 +1,10 @@
 #include "cli/query.h"
 
+#include "base/paths.h"
+
 namespace berth::cli {
+
+bool is_only_idle(const Error& error) { return error.code == "unreachable" && !socket_is_chosen(); }
 
 Result<Json> ask_daemon(const Json& request, NoDaemon without) {
   bool repeatable = request.value("op", "") != "kill";

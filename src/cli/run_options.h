@@ -1,6 +1,7 @@
 // The options of `berth run`, and their way into a request.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,13 +9,18 @@
 
 namespace berth::cli {
 
-// As typed. Empty: not given.
+// As typed.
 struct RunOptions {
-  std::string memory, priority = "normal", weight = "100", max_share, device, name, wait = "0";
+  std::string priority = "normal", weight = "100", wait = "0";
+  std::optional<std::string> memory, max_share, max_slowdown, device, name;
   bool strict = false, isolate = false;
-  std::string gpus, sharing, max_slowdown;  // of later work: refused
+  std::optional<std::string> gpus, sharing;  // of later work: refused
   bool swap = false;
 };
+
+// An option that may be given an empty value, which is not the same as not being given.
+CLI::Option* add_text(CLI::App* command, const std::string& name, std::optional<std::string>* text,
+                      const std::string& description);
 
 void add_run_options(CLI::App* run, RunOptions* options);
 
@@ -26,6 +32,6 @@ void add_time_options(CLI::App* command, RunOptions* options);
 Result<client::JobRequest> job_request(const RunOptions& options, const std::vector<std::string>& command);
 
 // What the daemon says while a job waits for room, as a message.
-std::string queue_text(const client::Json& event, const std::string& memory);
+std::string queue_text(const client::Json& event);
 
 }  // namespace berth::cli

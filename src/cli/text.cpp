@@ -47,6 +47,13 @@ Result<double> parse_share(std::string_view text) {
   return *value / 100;
 }
 
+Result<double> parse_slowdown(std::string_view text) {
+  auto value = decimal(text);
+  if (!value || *value < 1 || *value > 100)
+    return usage(quoted(text) + " is not a slowdown: give a number from 1 (none at all) to 100, such as 1.1");
+  return *value;
+}
+
 std::optional<double> parse_rfc3339(std::string_view text) {
   std::string copy(text);
   int year, month, day, hour, minute, used = 0;

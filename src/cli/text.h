@@ -11,6 +11,9 @@ namespace berth::cli {
 // "50%" or "50": above 0, at most 100; as a ratio.
 Result<double> parse_share(std::string_view text);
 
+// "1.1": from 1 to 100.
+Result<double> parse_slowdown(std::string_view text);
+
 // "10m", "2h", "1d", "90" (seconds), or a time as RFC 3339 writes it: seconds before `now` (seconds since 1970).
 Result<double> parse_since(std::string_view text, double now);
 

@@ -115,7 +115,7 @@ std::string gpus_view(const Json& gpus, const Look& look) {
                std::to_string(list(gpu, "jobs").size())});
     table.add({"", Cell(text_cell(gpu, "uuid"), 7)});
     if (std::string holder = text_cell(gpu, "held_by"); holder != "-")
-      table.add({"", Cell("also shared out by the daemon of " + holder, 7)});
+      table.add({"", Cell("another daemon shares it out too: " + holder, 7)});
     for (const Json& process : list(gpu, "unmanaged"))
       table.add({"", Cell(fmt::format("unmanaged: {} {}, {}, {}", text_cell(process, "pid"), text_cell(process, "command"),
                                       text_cell(process, "user"), size_cell(process, "used_bytes")), 7)});

@@ -77,13 +77,13 @@ TEST(Views, ClientsTellWhatIsSpecial) {
 TEST(Views, GpusShowWhoElseIsThere) {
   Json gpus = {{"devices", {{{"index", 0}, {"name", "H200"}, {"uuid", "GPU-1"}, {"total_bytes", 16ull << 30}, {"used_bytes", 0},
                              {"promised_bytes", 8ull << 30}, {"unmanaged_bytes", 0}, {"promisable_bytes", 7ull << 30},
-                             {"held_by", "bob (pid 7)"}, {"jobs", Json::array({Json::object()})},
+                             {"held_by", "bob (process 7)"}, {"jobs", Json::array({Json::object()})},
                              {"unmanaged", {{{"pid", 9}, {"command", "x"}, {"user", "eve"}, {"used_bytes", nullptr}}}}}}}};
   EXPECT_EQ(gpus_view(gpus, {}),
             "GPU  NAME   TOTAL  USED  PROMISED  UNMANAGED   ROOM  JOBS\n"
             "  0  H200  16 GiB   0 B     8 GiB        0 B  7 GiB     1\n"
             "     GPU-1\n"
-            "     also shared out by the daemon of bob (pid 7)\n"
+            "     another daemon shares it out too: bob (process 7)\n"
             "     unmanaged: 9 x, eve, -\n");
 }
 

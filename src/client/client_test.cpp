@@ -52,14 +52,51 @@ TEST(Program, FoundAsAShellFindsIt) {
   EXPECT_EQ(find_program("").error().code, "not_found");
 }
 
+TEST(Program, AnInterpreterThatIsMissingIsNamed) {
+  TestFolder folder;
+  auto error = [&](const std::string& text) {
+    auto program = find_program(write_program(folder, "script", text, 0755));
+    return program ? Error{"fine", ""} : program.error();
+  };
+  EXPECT_EQ(error("#!/bin/sh\n").code, "fine");
+  EXPECT_EQ(error("#! \t/bin/sh -e\n").code, "fine");
+  EXPECT_EQ(error("#!/bin/sh").code, "fine");
+  EXPECT_EQ(error("#!\n").code, "fine");
+  EXPECT_EQ(error("#!").code, "fine");
+  EXPECT_EQ(error("#!/no/such -x\n").code, "not_found");
+  EXPECT_EQ(error("#!/no/such -x\n").message,
+            "cannot execute " + folder.file("script") + ": its interpreter /no/such was not found");
+  EXPECT_NE(error("#!/bin/sh\r\n").message.find("carriage return"), std::string::npos);
+  EXPECT_EQ(error("#!" + write_program(folder, "data", "x", 0644) + "\n").code, "not_executable");
+  // A program whose loader is not here; then one that is cut off.
+  std::ifstream in("/proc/self/exe", std::ios::binary);
+  std::string self((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  size_t loader = self.find("/ld-linux");
+  ASSERT_NE(loader, std::string::npos);
+  self[loader + 1] = 'x';
+  EXPECT_EQ(error(self).code, "not_found");
+  EXPECT_NE(error(self).message.find("/xd-linux"), std::string::npos);
+  for (size_t length = 0; length <= 512; ++length) error(self.substr(0, length));
+}
+
 TEST(Program, ThirtyTwoBitsAndContainerTools) {
   TestFolder folder;
   std::string elf("\x7f" "ELF\1\1\1", 7);
   elf.resize(52, '\0');
   EXPECT_TRUE(find_program(write_program(folder, "old", elf, 0755))->is_32_bit);
   EXPECT_FALSE(find_program("sh")->is_32_bit);
-  for (const char* command : {"docker", "/usr/bin/podman", "nerdctl"}) EXPECT_TRUE(is_container_tool(command)) << command;
-  for (const char* command : {"dockerd", "python", "./podman.sh"}) EXPECT_FALSE(is_container_tool(command)) << command;
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{"docker", "run", "x"}, Words{"/usr/bin/podman", "--log-level", "debug", "create", "x"},
+        Words{"nerdctl", "-n", "k8s.io", "exec", "x", "sh"}, Words{"docker", "compose", "-f", "file", "up"},
+        Words{"docker", "--context=far", "container", "start", "x"}, Words{"podman", "kube", "play", "x"},
+        Words{"docker-compose", "up"}})
+    EXPECT_TRUE(starts_container(words)) << ::testing::PrintToString(words);
+  for (const Words& words :
+       {Words{"docker"}, Words{"podman", "ps"}, Words{"podman", "--log-level", "debug", "ps"}, Words{"docker", "--version"},
+        Words{"docker", "compose", "ps"}, Words{"docker", "container", "ls"}, Words{"podman", "logs", "run"},
+        Words{"dockerd", "run"}, Words{"python", "run"}, Words{"./podman.sh", "run"}})
+    EXPECT_FALSE(starts_container(words)) << ::testing::PrintToString(words);
 }
 
 namespace {
@@ -99,7 +136,6 @@ TEST(Daemon, LastWordOfTheLog) {
   EXPECT_EQ(last_line_of(log, 4), "");
   std::ofstream(log, std::ios::app) << "first\nsecond\n\n";
   EXPECT_EQ(last_line_of(log, 4), "second");
-  EXPECT_EQ(daemon_log("/run/x/berth.sock"), "/run/x/berthd.log");
 }
 
 TEST(Job, WhatIsNotGivenIsNull) {
@@ -107,7 +143,7 @@ TEST(Job, WhatIsNotGivenIsNull) {
   request.command = {"a", "b"};
   Json json = admit_request(request);
   EXPECT_EQ(json["op"], "admit");
-  for (const char* key : {"name", "memory", "max_share_ratio", "device", "visible_devices"})
+  for (const char* key : {"name", "memory", "max_share_ratio", "max_slowdown_ratio", "device", "visible_devices"})
     EXPECT_TRUE(json[key].is_null()) << key;
   EXPECT_EQ(json["wait_seconds"], 0);
   request.memory = "8G";

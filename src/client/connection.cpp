@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/paths.h"
+
 namespace berth::client {
 namespace {
 
@@ -24,8 +26,13 @@ Error cannot_connect(const std::string& socket, int error) {
     return {"internal", socket + " is not berth's socket; remove it, or set BERTH_SOCKET to another path"};
   switch (error) {
     case ENOENT:
-    case ECONNREFUSED:  // a stale socket: its daemon is gone
-      return {"unreachable", "no daemon answers at " + socket};
+    case ENOTDIR:
+    case ECONNREFUSED: {  // a stale socket: its daemon is gone
+      std::string fault = folder_fault(socket);
+      return {"unreachable", "no daemon answers at " + socket +
+                                 (fault.empty() ? "; berth run starts one, and so does berth daemon"
+                                                : ", and none can be started there: " + fault)};
+    }
     case EACCES:
     case EPERM:
       return {"unreachable", "you may not use the daemon at " + socket};

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/paths.h"
+#include "client/driver_files.h"
 
 namespace berth::client {
 namespace {
@@ -53,6 +54,8 @@ std::vector<char*> pointers(std::vector<std::string>* texts) {
   return result;
 }
 
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+
 struct DaemonExec {
   const char* path;
   char** argv;
@@ -87,16 +90,13 @@ struct DaemonExec {
 }
 
 Error no_log(const std::string& socket, const std::string& log) {
-  return {"internal", "cannot write " + log + ": " + std::strerror(errno) +
-                          "; the daemon's socket " + socket + " needs a folder of yours: set BERTH_SOCKET"};
+  std::string why = std::strerror(errno), folder = folder_fault(socket);
+  return {"internal", "cannot start a daemon for the socket " + socket + ": " +
+                          (folder.empty() ? log + ": " + why : folder) +
+                          "; set BERTH_SOCKET to a path in a folder of yours"};
 }
 
 }  // namespace
-
-std::string daemon_log(const std::string& socket) {
-  size_t slash = socket.rfind('/');
-  return (slash == std::string::npos ? std::string(".") : socket.substr(0, slash)) + "/berthd.log";
-}
 
 std::string last_line_of(const std::string& file, uint64_t from) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
@@ -127,8 +127,43 @@ Result<Connection> connect_daemon() {
   return last;
 }
 
+namespace {
+
+// Ends an idle daemon of the user's own and waits until its socket is gone.
+bool end_idle_daemon(Connection* connection) {
+  auto own = own_socket();
+  if (!own || *own != connection->socket() || connection->daemon_uid() != ::getuid()) return false;
+  if (!connection->request({{"op", "stop"}})) return false;
+  for (auto deadline = steady_clock::now() + kStartPatience; steady_clock::now() < deadline;) {
+    auto still = Connection::open(connection->socket());
+    if (!still) return still.error().code == "unreachable";
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return false;
+}
+
+// A daemon that still idles with the simulated GPU, or without it, when BERTH_DRIVER has been changed would answer for the
+// wrong devices; it makes room for another one. Error `unreachable` if one is to be started.
+Result<Connection> connect_suitable_daemon() {
+  auto connection = connect_daemon();
+  if (!connection) return connection;
+  auto status = connection->request({{"op", "status"}});
+  if (!status) return status.error().code == "lost" ? connect_daemon() : status.error();
+  std::string wanted = driver_choice(), there = text_of(status->value("driver_choice", Json()));
+  bool differs = (wanted == "sim" && there.empty()) || (wanted.empty() && there == "sim");
+  if (!differs || !status->contains("driver_choice")) return connection;
+  if (end_idle_daemon(&*connection)) return Error{"unreachable", "the daemon has made room for another"};
+  auto text = [](const std::string& choice) { return choice.empty() ? "without BERTH_DRIVER" : "with BERTH_DRIVER=" + choice; };
+  return Error{"no_device", "the daemon at " + connection->socket() + " (process " +
+                                std::to_string(connection->daemon_pid()) + ") was started " + text(there) +
+                                ", and this was started " + text(wanted) +
+                                ": set it alike, end that daemon's jobs, or choose another BERTH_SOCKET"};
+}
+
+}  // namespace
+
 Result<pid_t> spawn_daemon(const std::string& socket) {
-  std::string log = daemon_log(socket);
+  std::string log = log_file_of(socket);
   UniqueFd log_fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!log_fd) return no_log(socket, log);
   UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -157,11 +192,12 @@ Result<pid_t> spawn_daemon(const std::string& socket) {
 
 Result<Connection> connect_or_start_daemon(pid_t* started) {
   if (started) *started = 0;
-  auto connection = connect_daemon();
+  if (auto choice = check_driver_choice(); !choice) return choice.error();
+  auto connection = connect_suitable_daemon();
   if (connection || connection.error().code != "unreachable") return connection;
   auto socket = own_socket();
   if (!socket) return socket.error();
-  std::string log = daemon_log(*socket);
+  std::string log = log_file_of(*socket);
   std::error_code none_yet;
   uint64_t log_size = std::filesystem::file_size(log, none_yet);
   if (none_yet) log_size = 0;

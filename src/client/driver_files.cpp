@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -87,9 +88,29 @@ std::vector<std::string> paths_in_loader_cache(const std::string& cache, const s
   return result;
 }
 
-DriverFiles find_driver_files() {
+std::string driver_choice() {
   const char* variable = std::getenv("BERTH_DRIVER");
-  std::string chosen = variable ? variable : "";
+  return variable ? variable : "";
+}
+
+Status check_driver_choice() {
+  std::string chosen = driver_choice(), why;
+  if (chosen.empty() || chosen == "sim") return Ok{};
+  struct stat info;
+  if (chosen.find('/') == std::string::npos)
+    why = "neither 'sim' nor a path";
+  else if (::stat(chosen.c_str(), &info) != 0)
+    why = std::strerror(errno);
+  else if (!S_ISREG(info.st_mode))
+    why = "that is no file";
+  else
+    return Ok{};
+  return Error{"no_device", "BERTH_DRIVER=" + chosen + " names no driver (" + why +
+                                "); set it to sim or to the path of a libcuda.so.1, or unset it"};
+}
+
+DriverFiles find_driver_files() {
+  std::string chosen = driver_choice();
   if (chosen == "sim") chosen = library_folder() + "/sim/libcuda.so.1";
   std::ifstream in("/etc/ld.so.cache", std::ios::binary);
   std::string cache((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

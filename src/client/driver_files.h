@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace berth::client {
 
 struct DriverFiles {
@@ -13,6 +15,12 @@ struct DriverFiles {
 // Searched: BERTH_DRIVER, LD_LIBRARY_PATH, the loader's cache, the usual folders. Without our own files (by device and
 // inode), without duplicates, only libraries for this processor.
 DriverFiles find_driver_files();
+
+// The value of BERTH_DRIVER, "" if it is not set.
+std::string driver_choice();
+
+// Error if BERTH_DRIVER is neither "sim" nor the path of a file: then a program would find no driver.
+Status check_driver_choice();
 
 // The paths that the text of an ld.so.cache names for `library`. Never reads outside `cache`.
 std::vector<std::string> paths_in_loader_cache(const std::string& cache, const std::string& library);

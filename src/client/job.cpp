@@ -24,6 +24,7 @@ Json admit_request(const JobRequest& request) {
           {"priority", request.priority},
           {"weight", request.weight},
           {"max_share_ratio", or_null(request.max_share_ratio)},
+          {"max_slowdown_ratio", or_null(request.max_slowdown_ratio)},
           {"device", or_null(request.device)},
           {"visible_devices", or_null(request.visible_devices)},
           {"wait_seconds", request.wait_seconds},

@@ -18,7 +18,7 @@ struct JobRequest {
   std::optional<std::string> memory;       // as base/size.h reads it
   std::string priority = "normal";
   int weight = 100;
-  std::optional<double> max_share_ratio;
+  std::optional<double> max_share_ratio, max_slowdown_ratio;
   std::optional<std::string> device;       // index or UUID
   std::optional<std::string> visible_devices;
   long wait_seconds = 0;                   // 0: don't wait; -1: for ever

@@ -1,6 +1,7 @@
 // What COMMAND is, found out before anything is started.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -12,10 +13,12 @@ struct Program {
   bool is_setuid = false;   // the loader ignores LD_LIBRARY_PATH for it
 };
 
-// Looks `command` up as a shell does. Errors: `not_found` (exit code 127), `not_executable` (126).
+// Looks `command` up as a shell does, and the interpreter or loader that its file names. Errors: `not_found` (exit code
+// 127), `not_executable` (126).
 Result<Program> find_program(const std::string& command);
 
-// True for docker, podman and nerdctl: what they start isn't below them, so limits don't reach it.
-bool is_container_tool(const std::string& command);
+// True if `argv` has docker, podman or the like start a container: its processes won't be below this one, so limits don't
+// reach them.
+bool starts_container(const std::vector<std::string>& argv);
 
 }  // namespace berth::client

@@ -12,11 +12,53 @@ namespace {
 // What a process inside the job may do: only lowering.
 Status check_lowering(const policy::State& state, const policy::Job& before, const policy::Job& after) {
   bool raised = after.priority > before.priority || after.weight > before.weight ||
-                after.max_share.value_or(1) > before.max_share.value_or(1);
+                after.max_share.value_or(1) > before.max_share.value_or(1) ||
+                after.max_slowdown.value_or(policy::kDefaultSlowdown) <
+                    before.max_slowdown.value_or(policy::kDefaultSlowdown);
   for (size_t i = 0; i < state.devices.size(); ++i)
     raised |= after.devices[i].quota.value_or(~0ull) > before.devices[i].quota.value_or(~0ull);
   if (!raised) return Ok{};
   return Error{"not_permitted", "from inside the job its limits can only be lowered; raise them from outside"};
+}
+
+std::string quota_text(std::optional<uint64_t> quota) { return quota ? format_size(*quota) : "none"; }
+
+std::string share_text(std::optional<double> ratio) {
+  return ratio ? std::to_string(std::lround(*ratio * 100)) + "%" : "none";
+}
+
+std::string slowdown_text(std::optional<double> ratio) { return ratio ? Json(*ratio).dump() : "usual"; }
+
+// The event of what is different now; none if nothing is.
+void tell_changes(Events& events, const policy::Job& before, const policy::Job& after) {
+  std::string text;
+  Json fields = Json::object();
+  auto changed = [&](const std::string& what, const std::string& from, const std::string& to) {
+    text += (text.empty() ? "" : ", ") + what + " " + from + " -> " + to;
+  };
+  for (size_t i = 0; i < after.devices.size(); ++i) {
+    const auto &from = before.devices[i].quota, &to = after.devices[i].quota;
+    if (from == to) continue;
+    changed("quota on GPU " + std::to_string(i), quota_text(from), quota_text(to));
+    fields["devices"].push_back({{"index", i}, {"quota_bytes", to ? Json(*to) : Json(nullptr)}});
+  }
+  if (before.priority != after.priority) {
+    changed("priority", policy::to_string(before.priority), policy::to_string(after.priority));
+    fields["priority"] = policy::to_string(after.priority);
+  }
+  if (before.weight != after.weight) {
+    changed("weight", std::to_string(before.weight), std::to_string(after.weight));
+    fields["weight"] = after.weight;
+  }
+  if (before.max_share != after.max_share) {
+    changed("share of GPU time", share_text(before.max_share), share_text(after.max_share));
+    fields["max_share_ratio"] = after.max_share ? Json(*after.max_share) : Json(nullptr);
+  }
+  if (before.max_slowdown != after.max_slowdown) {
+    changed("slowdown", slowdown_text(before.max_slowdown), slowdown_text(after.max_slowdown));
+    fields["max_slowdown_ratio"] = after.max_slowdown ? Json(*after.max_slowdown) : Json(nullptr);
+  }
+  if (!text.empty()) events.add({"job_changed", after.name, after.user, after.name + " changed: " + text, fields});
 }
 
 }  // namespace
@@ -39,6 +81,7 @@ void Commands::set(const SessionPtr& session, const Json& request) {
     job.priority = before.priority;
     job.weight = before.weight;
     job.max_share = before.max_share;
+    job.max_slowdown = before.max_slowdown;
     fail(session, error);
   };
   if (auto memory = request.find("memory"); memory != request.end()) {
@@ -66,17 +109,29 @@ void Commands::set(const SessionPtr& session, const Json& request) {
     if (auto status = policy::check_max_share(ratio); !status) return undo(status.error());
     job.max_share = ratio;
   }
+  if (auto slowdown = request.find("max_slowdown_ratio"); slowdown != request.end()) {
+    std::optional<double> ratio;
+    if (!slowdown->is_null()) ratio = slowdown->get<double>();
+    if (auto status = policy::check_max_slowdown(ratio); !status) return undo(status.error());
+    job.max_slowdown = ratio;
+  }
   if (inside)
     if (auto status = check_lowering(daemon_.state, before, job); !status) return undo(status.error());
 
+  daemon_.time.changed();
   daemon_.jobs.save(*id, [this, session, id = *id, before](Status saved) {
     auto it = daemon_.state.jobs.find(id);
     if (it == daemon_.state.jobs.end()) return fail(session, {"unknown_job", "the job has ended meanwhile"});
-    if (saved) return reply(session, job_json(daemon_, it->second));
+    if (saved) {
+      tell_changes(daemon_.events, before, it->second);
+      return reply(session, job_json(daemon_, it->second));
+    }
     for (size_t i = 0; i < before.devices.size(); ++i) it->second.devices[i].quota = before.devices[i].quota;
     it->second.priority = before.priority;
     it->second.weight = before.weight;
     it->second.max_share = before.max_share;
+    it->second.max_slowdown = before.max_slowdown;
+    daemon_.time.changed();
     fail(session, saved.error());
     daemon_.settle();
   });

@@ -59,7 +59,7 @@ void Commands::open(const std::shared_ptr<Connection>& connection, std::string_v
   auto session = std::make_shared<ControlSession>();
   session->connection = connection;
   session->chain = parent_chain(connection->peer().pid);
-  session->cgroup = cgroup_of(connection->peer().pid);
+  session->cgroups = cgroups_of(connection->peer().pid);
   if (!session->chain.empty()) session->process = session->chain.front();
   sessions_.insert(session);
   // Sessions own their connections, so these must not own sessions.
@@ -127,6 +127,7 @@ void Commands::handle(const SessionPtr& session, const std::string& text) try {
       {"ps", &Commands::ps},         {"gpus", &Commands::gpus},
       {"set", &Commands::set},       {"kill", &Commands::kill},
       {"events", &Commands::events}, {"status", &Commands::status},
+      {"pause", &Commands::pause},   {"resume", &Commands::resume},
       {"stop", &Commands::stop}};
   // Depth is bounded before anything is built: parsing and destroying must not recurse as a stranger likes.
   int depth = 0, deepest = 0;
@@ -149,10 +150,10 @@ std::optional<JobId> Commands::inside_of(const SessionPtr& session) const {
   // The runner of a job is outside of it, what it runs is inside.
   std::vector<ProcessId> chain = session->chain;
   auto runs = [&](JobId job) { return daemon_.jobs.info(job).runner == session->process; };
-  auto job = daemon_.job_of(chain, session->cgroup);
+  auto job = daemon_.job_of(chain, session->cgroups);
   if (!job || !runs(*job)) return job;
   chain.erase(chain.begin());
-  return daemon_.job_of(chain, session->cgroup);
+  return daemon_.job_of(chain, session->cgroups);
 }
 
 Result<JobId> Commands::own_job(const SessionPtr& session, const Json& request, bool* inside) const {
@@ -180,7 +181,10 @@ void Commands::admit(const SessionPtr& session, const Json& request) {
 void Commands::register_container(const SessionPtr& session, const Json& request) {
   std::string cgroup = text_field(request, "cgroup");
   while (cgroup.size() > 1 && cgroup.back() == '/') cgroup.pop_back();
-  if (cgroup.size() < 2 || cgroup.front() != '/' || cgroup.find("/..") != std::string::npos)
+  // Plain names only: "/." would be the root, and with it every process of the machine.
+  bool plain = cgroup.size() > 1 && cgroup.front() == '/' && cgroup.find("//") == std::string::npos &&
+               (cgroup + "/").find("/./") == std::string::npos && (cgroup + "/").find("/../") == std::string::npos;
+  if (!plain)
     return fail(
         session,
         usage("give the container's cgroup as an absolute path, as /proc/PID/cgroup shows it, and not the root"));
@@ -206,6 +210,7 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   wanted.memory = text_field(request, "memory");
   wanted.priority = priority_field(request, policy::Priority::normal);
   wanted.max_share = field<double>(request, "max_share_ratio");
+  wanted.max_slowdown = field<double>(request, "max_slowdown_ratio");
   auto device = request.find("device");
   wanted.device = device != request.end() && device->is_number_unsigned() ? std::to_string(device->get<uint64_t>())
                                                                           : text_field(request, "device");
@@ -218,7 +223,7 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   wanted.weight = whole_field(request, "weight").value_or(std::min<int64_t>(100, order.limits.max_weight));
   order.reply = [this, session](Result<JobId> result) {
     session->queued = 0;
-    if (!result) return fail(session, result.error());
+    if (!result) return fail(session, with_other_daemons(result.error()));
     if (!session->connection->is_open()) return daemon_.jobs.runner_disconnected(*result);
     session->jobs.insert(*result);
     const policy::Job& job = daemon_.state.jobs.at(*result);
@@ -228,9 +233,9 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
       devices.push_back({{"index", i},
                          {"uuid", daemon_.state.devices[i].uuid_text},
                          {"quota_bytes", job.devices[i].quota ? Json(*job.devices[i].quota) : Json(nullptr)}});
-      if (std::string holder = daemon_.gpus.locked_by(i); !holder.empty())
-        notes.push_back("GPU " + std::to_string(i) + " is also shared out by the berth daemon of " + holder +
-                        "; what its jobs hold counts as unmanaged here");
+      auto holder = daemon_.gpus.locked_by(i);
+      if (holder && told_of_holders_.insert({session->uid(), i, text_of(*holder)}).second)
+        notes.push_back(shared_device_text(i, *holder));
     }
     reply(session, {{"job", *result}, {"name", job.name}, {"devices", devices}, {"notes", notes}});
   };
@@ -243,6 +248,14 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     session->queued = queued;
   };
   daemon_.gpus.when_fresh(std::move(decide));
+}
+
+// Where there is no room, it may be the other daemon's jobs that take it.
+Error Commands::with_other_daemons(Error error) const {
+  if (error.code != "refused") return error;
+  for (policy::DeviceIndex i = 0; i < daemon_.state.devices.size(); ++i)
+    if (auto holder = daemon_.gpus.locked_by(i)) error.message += "; " + shared_device_text(i, *holder);
+  return error;
 }
 
 void Commands::start(const SessionPtr& session, const Json& request) {
@@ -288,8 +301,10 @@ void Commands::kill(const SessionPtr& session, const Json& request) {
     case policy::JobState::ended:
       return fail(session, {"unknown_job", "the job " + text_field(request, "name") + " has ended already"});
     default:
-      daemon_.jobs.signal(*job, static_cast<int>(signal), [this, session](size_t count) {
+      daemon_.jobs.signal(*job, static_cast<int>(signal), [this, session, id = *job](size_t count) {
+        if (count == 0) daemon_.jobs.give_up_container(id);
         reply(session, {{"signalled", count}});
+        daemon_.settle();
       });
   }
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "daemon/connection.h"
 #include "daemon/jobs.h"
@@ -14,7 +15,7 @@ struct ControlSession {
   std::shared_ptr<Connection> connection;
   ProcessId process;             // of the sender; pid 0 if it is out of our sight
   std::vector<ProcessId> chain;  // its parents, when it connected
-  std::string cgroup;
+  std::vector<std::string> cgroups;
   bool busy = false;  // a request is being answered
   std::deque<std::string> pending;
   JobId queued = 0;      // the admit that waits
@@ -49,10 +50,15 @@ class Commands {
   void ps(const SessionPtr& session, const Json& request);
   void gpus(const SessionPtr& session, const Json& request);
   void set(const SessionPtr& session, const Json& request);
+  void pause(const SessionPtr& session, const Json& request);
+  void resume(const SessionPtr& session, const Json& request);
+  void change_state(const SessionPtr& session, JobId job, policy::JobState state);
   void kill(const SessionPtr& session, const Json& request);
   void events(const SessionPtr& session, const Json& request);
   void status(const SessionPtr& session, const Json& request);
   void stop(const SessionPtr& session, const Json& request);
+
+  Error with_other_daemons(Error error) const;
 
   // The job that the sender may act on; `inside` tells whether the sender is one of its processes.
   Result<JobId> own_job(const SessionPtr& session, const Json& request, bool* inside) const;
@@ -60,6 +66,7 @@ class Commands {
 
   Daemon& daemon_;
   std::set<SessionPtr> sessions_;
+  std::set<std::tuple<uid_t, policy::DeviceIndex, std::string>> told_of_holders_;  // each user once
 };
 
 }  // namespace berth::daemon

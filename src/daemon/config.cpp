@@ -1,6 +1,10 @@
 #include "daemon/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
@@ -23,10 +27,13 @@ std::string known_keys(std::initializer_list<const char*> keys) {
 
 Status only(const std::string& file, const toml::table& table, const std::string& name,
             std::initializer_list<const char*> keys) {
-  for (const auto& [key, value] : table)
-    if (std::none_of(keys.begin(), keys.end(), [&](const char* known) { return key.str() == known; }))
+  for (const auto& entry : table) {
+    const toml::key& key = entry.first;
+    auto is = [&](const char* known) { return key.str() == known; };
+    if (std::none_of(keys.begin(), keys.end(), is))
       return at(file, key.source(),
                 "unknown key '" + std::string(key.str()) + "' in " + name + "; known are " + known_keys(keys));
+  }
   return Ok{};
 }
 
@@ -131,23 +138,54 @@ Status read_events(const std::string& file, const toml::node& node, Config* conf
   return Ok{};
 }
 
+Status read_scheduler(const std::string& file, const toml::node& node, Config* config) {
+  const toml::table* table = node.as_table();
+  if (!table) return at(file, node.source(), "scheduler must be a table");
+  if (auto status = only(file, *table, "scheduler", {"latency_target_us", "quantum_ms", "starvation_s"}); !status)
+    return status;
+  struct Key {
+    const char* name;
+    int64_t least, most;
+    policy::Time unit;
+    policy::Time SchedulerConfig::* member;
+  };
+  for (const Key& key : {Key{"latency_target_us", 20, 100000, std::chrono::microseconds(1), &SchedulerConfig::latency_target},
+                         Key{"quantum_ms", 4, 1000, std::chrono::milliseconds(1), &SchedulerConfig::quantum},
+                         Key{"starvation_s", 1, 3600, std::chrono::seconds(1), &SchedulerConfig::starvation}}) {
+    const toml::node* value = table->get(key.name);
+    if (!value) continue;
+    auto number = whole_number(*value, key.least, key.most);
+    if (!number)
+      return at(file, value->source(), std::string("scheduler.") + key.name + " must be a whole number from " +
+                                           std::to_string(key.least) + " to " + std::to_string(key.most));
+    config->scheduler.*key.member = *number * key.unit;
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Result<Config> read_config(const std::string& file) {
   auto parsed = toml::parse_file(file);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    if (error.source().begin.line == 0)
-      return Error{"usage", "cannot read the configuration " + file + ": " + std::string(error.description())};
+    if (error.source().begin.line == 0) {
+      bool readable = ::access(file.c_str(), R_OK) == 0;
+      return Error{"usage", "cannot read the configuration " + file + ": " +
+                                (readable ? std::string(error.description()) : std::strerror(errno))};
+    }
     return at(file, error.source(), std::string(error.description()));
   }
   const toml::table& table = parsed.table();
   Config config;
   config.file = file;
-  if (auto status = only(file, table, "the file", {"daemon", "limits", "events"}); !status) return status.error();
+  if (auto status = only(file, table, "the file", {"daemon", "limits", "events", "scheduler"}); !status) return status.error();
   using Reader = Status (*)(const std::string&, const toml::node&, Config*);
   for (auto [key, reader] :
-       {std::pair<const char*, Reader>{"daemon", read_daemon}, {"limits", read_all_limits}, {"events", read_events}})
+       {std::pair<const char*, Reader>{"daemon", read_daemon},
+        {"limits", read_all_limits},
+        {"events", read_events},
+        {"scheduler", read_scheduler}})
     if (const toml::node* node = table.get(key))
       if (auto status = reader(file, *node, &config); !status) return status.error();
   return config;

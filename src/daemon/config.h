@@ -19,6 +19,12 @@ struct LimitRow {
   std::optional<uint32_t> max_weight;
 };
 
+struct SchedulerConfig {
+  policy::Time latency_target = std::chrono::microseconds(200);  // window of work below a job of higher priority
+  policy::Time quantum = std::chrono::milliseconds(20);
+  policy::Time starvation = std::chrono::seconds(10);
+};
+
 struct Config {
   std::string file;  // "" = none
   std::optional<std::string> socket;
@@ -26,6 +32,7 @@ struct Config {
   LimitRow default_limits;
   std::map<std::string, LimitRow> user_limits, group_limits;
   size_t keep_events = 1000;
+  SchedulerConfig scheduler;
 };
 
 // An unknown key, or a value that is none, is an error with file and line.
@@ -39,6 +46,7 @@ policy::Limits limits_of(const Config& config, const std::string& user, const st
 struct Settings {
   std::string socket;
   std::string state_file;
+  std::string driver;        // BERTH_DRIVER
   bool system = false;       // serves all users of the machine
   double idle_seconds = 60;  // a per-user daemon ends so long after its last job; 0 = never
   Config config;

@@ -33,6 +33,10 @@ class ConfigTest : public ::testing::Test {
 
 TEST_F(ConfigTest, ReadsAllThereIs) {
   auto config = read(R"(
+    [scheduler]
+    latency_target_us = 150
+    quantum_ms = 30
+    starvation_s = 4
     [daemon]
     socket = "/run/berth/x.sock"
     headroom = "512M"
@@ -55,6 +59,9 @@ TEST_F(ConfigTest, ReadsAllThereIs) {
   EXPECT_EQ(config->group_limits.at("staff").max_weight, 500u);
   EXPECT_EQ(config->keep_events, 50u);
   EXPECT_TRUE(read("").ok());
+  EXPECT_EQ(config->scheduler.latency_target, std::chrono::microseconds(150));
+  EXPECT_EQ(config->scheduler.quantum, std::chrono::milliseconds(30));
+  EXPECT_EQ(config->scheduler.starvation, std::chrono::seconds(4));
 }
 
 TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
@@ -97,6 +104,16 @@ TEST_F(ConfigTest, UserBeforeGroupBeforeDefault) {
   EXPECT_EQ(alice.max_jobs, 2u);
   EXPECT_EQ(alice.max_priority, policy::Priority::high);
   EXPECT_EQ(limits_of(config, "root", {}, true, true).max_priority, policy::Priority::high);
+}
+
+TEST_F(ConfigTest, TheSchedulersFiguresHaveBounds) {
+  EXPECT_EQ(error("[scheduler]\nquantum_ms = 1"),
+            file_ + ":2: scheduler.quantum_ms must be a whole number from 4 to 1000");
+  EXPECT_EQ(error("[scheduler]\nstarvation_s = 1.5"),
+            file_ + ":2: scheduler.starvation_s must be a whole number from 1 to 3600");
+  EXPECT_EQ(error("[scheduler]\nsplit_graphs = true"),
+            file_ + ":2: unknown key 'split_graphs' in scheduler; known are latency_target_us, quantum_ms, starvation_s");
+  EXPECT_EQ(error("scheduler = 3"), file_ + ":1: scheduler must be a table");
 }
 
 }  // namespace berth::daemon

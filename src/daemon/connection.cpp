@@ -56,20 +56,24 @@ void Connection::read_arrived() {
   }
 }
 
-bool Connection::send_now(const std::string& packet, int fd) {
+bool Connection::send_now(const std::string& packet, int fd, int second_fd) {
   iovec part{const_cast<char*>(packet.data()), packet.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-  if (fd >= 0) {
+  int fds[2];
+  size_t count = 0;
+  for (int each : {fd, second_fd})
+    if (each >= 0) fds[count++] = each;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+  if (count > 0) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(header), fds, count * sizeof(int));
   }
   ssize_t sent;
   do sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -80,13 +84,14 @@ bool Connection::send_now(const std::string& packet, int fd) {
   return true;
 }
 
-void Connection::send(std::string packet, int fd) {
+void Connection::send(std::string packet, int fd, int second_fd) {
   if (!open_ || closing_) return;
-  if (queue_.empty() && send_now(packet, fd)) return;
+  if (queue_.empty() && send_now(packet, fd, second_fd)) return;
   if (!open_) return;
   queued_bytes_ += packet.size();
   if (queued_bytes_ > max_queued_bytes_) return close();
-  queue_.push_back({std::move(packet), UniqueFd(fd >= 0 ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1)});
+  auto copy = [](int each) { return UniqueFd(each >= 0 ? ::fcntl(each, F_DUPFD_CLOEXEC, 0) : -1); };
+  queue_.push_back({std::move(packet), copy(fd), copy(second_fd)});
   wait_writable();
 }
 
@@ -100,7 +105,7 @@ void Connection::wait_writable() {
 
 void Connection::flush() {
   while (open_ && !queue_.empty()) {
-    if (!send_now(queue_.front().packet, queue_.front().fd.get())) return wait_writable();
+    if (!send_now(queue_.front().packet, queue_.front().fd.get(), queue_.front().second_fd.get())) return wait_writable();
     if (!open_) return;
     queued_bytes_ -= queue_.front().packet.size();
     queue_.pop_front();

@@ -36,11 +36,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Hands on what has arrived already, without waiting and without after_read. Not to be called from on_packet.
   void read_arrived();
 
-  // Sends or queues a packet, with a descriptor if fd >= 0. Ends the connection if the peer lets too much pile up.
-  void send(std::string packet, int fd = -1);
+  // Sends or queues a packet, with those descriptors that are not negative. Ends the connection if the peer lets too much pile up.
+  void send(std::string packet, int fd = -1, int second_fd = -1);
   template <class Message>
-  void send_message(const Message& message, int fd = -1) {
-    send(std::string(reinterpret_cast<const char*>(&message), sizeof message), fd);
+  void send_message(const Message& message, int fd = -1, int second_fd = -1) {
+    send(std::string(reinterpret_cast<const char*>(&message), sizeof message), fd, second_fd);
   }
 
   // Ends it once all that is queued has been sent; or at once.
@@ -54,12 +54,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   struct Outgoing {
     std::string packet;
-    UniqueFd fd;
+    UniqueFd fd, second_fd;
   };
   void wait_readable();
   void wait_writable();
   void flush();
-  bool send_now(const std::string& packet, int fd);
+  bool send_now(const std::string& packet, int fd, int second_fd);
 
   asio::posix::stream_descriptor socket_;
   const Peer peer_;

@@ -25,6 +25,7 @@ Daemon::Daemon(asio::io_context& the_loop, Settings the_settings, std::unique_pt
       jobs(*this),
       guests(*this),
       gpus(*this, std::move(source)),
+      time(*this),
       commands(*this),
       idle_timer_(loop),
       newcomers_timer_(loop) {}
@@ -36,16 +37,16 @@ Daemon::~Daemon() {
 }
 
 Status Daemon::open() {
-  // The lock of the socket comes first: it keeps a second daemon off the store.
-  if (auto status =
-          listener_.open(loop, settings.socket, settings.system, [this](UniqueFd socket) { serve(std::move(socket)); });
-      !status)
-    return status;
-  gpus.open();
+  // The lock of the socket comes first: it keeps a second daemon off the store. Then the store, since without it nobody
+  // can be served. Then the socket, before the devices: a driver may take seconds, and whoever comes meanwhile shall wait.
+  if (auto status = listener_.lock(settings.socket); !status) return status;
   if (auto status = store.open(settings.state_file, boot_id()); !status) return status;
   auto stored = store.load_events(settings.config.keep_events);
   if (!stored) return stored.error();
   events.restore(std::move(*stored));
+  auto accept = [this](UniqueFd socket) { serve(std::move(socket)); };
+  if (auto status = listener_.listen(loop, settings.system, accept); !status) return status;
+  gpus.open();
   if (auto status = jobs.restore(); !status) return status;
   events.add({"daemon_started",
               "",
@@ -53,6 +54,7 @@ Status Daemon::open() {
               std::string("berthd ") + BERTH_VERSION + " started" +
                   (jobs.any_living() ? " and goes on with the jobs of its predecessor" : ""),
               {{"pid", ::getpid()}, {"version", BERTH_VERSION}, {"driver", gpus.describe()}}});
+  if (jobs.any_living()) gpus.request();  // what the jobs hold is not unmanaged
   settle();
   return Ok{};
 }
@@ -133,8 +135,9 @@ void Daemon::sweep_newcomers() {
   });
 }
 
-std::optional<policy::JobId> Daemon::job_of(const std::vector<ProcessId>& chain, const std::string& cgroup) const {
-  if (auto job = jobs.job_of(chain, cgroup)) return job;
+std::optional<policy::JobId> Daemon::job_of(const std::vector<ProcessId>& chain,
+                                            const std::vector<std::string>& cgroups) const {
+  if (auto job = jobs.job_of(chain, cgroups)) return job;
   // Clients whose parents have gone (known before a restart, or orphans) lead to their job, too.
   for (ProcessId process : chain)
     for (const auto& [id, client] : state.clients)
@@ -153,9 +156,11 @@ void Daemon::settle() {
   do {
     settle_again_ = false;
     guests.settle();
+    jobs.end_default_jobs();
     jobs.admit_waiting();
   } while (settle_again_);
   settling_ = false;
+  time.settle();
   guests.update_pages();
   gpus.settle();
   set_idle_timer();

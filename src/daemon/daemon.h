@@ -3,6 +3,7 @@
 //
 //   Commands  requests of people and scripts      Jobs    admission, processes, end of jobs
 //   Guests    attached programs, their memory     Gpus    NVML readings and what follows from them
+//   TimeScheduler  gates and turns of attached programs
 #pragma once
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
@@ -17,6 +18,7 @@
 #include "daemon/listener.h"
 #include "daemon/process_watch.h"
 #include "daemon/store.h"
+#include "daemon/time_scheduler.h"
 #include "daemon/worker.h"
 
 namespace berth::daemon {
@@ -27,7 +29,7 @@ class Daemon {
   Daemon(asio::io_context& loop, Settings settings, std::unique_ptr<GpuSource> source);
   ~Daemon();
 
-  // Devices, stored state, socket. Call before the loop runs; an error leaves nothing behind.
+  // Stored state, socket, devices. Call before the loop runs; an error leaves nothing behind.
   Status open();
 
   // Stops serving and lets the loop's run() return.
@@ -41,7 +43,8 @@ class Daemon {
   void serve(UniqueFd socket);
 
   // The job of a process by its parents and then its cgroup; not by the default job.
-  std::optional<policy::JobId> job_of(const std::vector<ProcessId>& chain, const std::string& cgroup) const;
+  std::optional<policy::JobId> job_of(const std::vector<ProcessId>& chain,
+                                      const std::vector<std::string>& cgroups) const;
 
   asio::io_context& loop;
   const Settings settings;
@@ -53,6 +56,7 @@ class Daemon {
   Jobs jobs;
   Guests guests;
   Gpus gpus;
+  TimeScheduler time;
   Commands commands;
 
  private:

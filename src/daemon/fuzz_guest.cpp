@@ -1,8 +1,10 @@
 // Packets of guests. An input is a row of packets: a byte for the kind (0: raw, else a message type whose header is
 // made right), a byte for the length in units of 4, and the bytes.
-#include <cstring>
+#include <algorithm>
+#include <string>
 
 #include "daemon/fuzz_daemon.h"
+#include "wire/guest_protocol.h"
 
 using namespace berth;
 

@@ -32,7 +32,7 @@ GpuProcess look_up(pid_t pid) {
   process.chain = parent_chain(pid);
   process.process = process.chain.empty() ? ProcessId{pid, 0} : process.chain.front();
   process.command = short_command_of(pid);
-  process.cgroup = cgroup_of(pid);
+  process.cgroups = cgroups_of(pid);
   struct stat info;
   if (::stat(("/proc/" + std::to_string(pid)).c_str(), &info) == 0) process.uid = info.st_uid;
   return process;
@@ -47,6 +47,7 @@ void Gpus::open() {
   auto infos = source_->open();
   if (!infos) {
     no_device_ = infos.error();
+    log_line(no_device_->message);
     return;
   }
   adopt(*infos, source_->describe());
@@ -74,6 +75,7 @@ void Gpus::adopt(const std::vector<GpuInfo>& infos, std::string description) {
   used_.resize(infos.size());
   locks_.resize(infos.size());
   lock_holders_.resize(infos.size());
+  told_holders_.resize(infos.size());
   lock_devices();
 }
 
@@ -100,11 +102,34 @@ void Gpus::when_fresh(std::function<void()> then) {
 }
 
 void Gpus::lock_devices() {
-  for (size_t i = 0; i < locks_.size(); ++i)
-    if (!locks_[i]) locks_[i] = lock_device(daemon_.state.devices[i].uuid_text, &lock_holders_[i]);
+  for (policy::DeviceIndex i = 0; i < locks_.size(); ++i) {
+    if (locks_[i]) {
+      answer_knocks(locks_[i]);
+      continue;
+    }
+    locks_[i] = lock_device(daemon_.state.devices[i].uuid_text, &lock_holders_[i]);
+    std::string holder = text_of(lock_holders_[i]);
+    if (locks_[i] || std::exchange(told_holders_[i], holder) == holder) continue;
+    daemon_.events.add({"shared_device",
+                        "",
+                        "",
+                        shared_device_text(i, lock_holders_[i]),
+                        {{"device", i},
+                         {"holder", holder},
+                         {"pid", lock_holders_[i].pid ? Json(lock_holders_[i].pid) : Json(nullptr)}}});
+  }
 }
 
-std::string Gpus::locked_by(policy::DeviceIndex device) const { return locks_[device] ? "" : lock_holders_[device]; }
+std::optional<LockHolder> Gpus::locked_by(policy::DeviceIndex device) const {
+  if (locks_[device]) return std::nullopt;
+  return lock_holders_[device];
+}
+
+std::string shared_device_text(policy::DeviceIndex device, const LockHolder& holder) {
+  std::string whose = holder.user.empty() ? "" : ", that of " + text_of(holder) + ",";
+  return "another berth daemon" + whose + " shares out GPU " + std::to_string(device) +
+         " too; what its jobs hold counts as unmanaged here";
+}
 
 void Gpus::request() {
   if (daemon_.state.devices.empty()) return;
@@ -170,7 +195,7 @@ void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, con
   for (const GpuProcess& process : processes) {
     if (is_client(process.process)) continue;
     present.insert(process.process);
-    if (auto job = daemon_.job_of(process.chain, process.cgroup))
+    if (auto job = daemon_.job_of(process.chain, process.cgroups))
       judge(process, *job, now);
     else
       unmanaged[process.process.pid] = &process;
@@ -226,6 +251,7 @@ void Gpus::escaped(const GpuProcess& process, policy::JobId id) {
   const policy::Job& job = daemon_.state.jobs.at(id);
   policy::Client& client = policy::add_client(daemon_.state, id, process.process, false, steady_now());
   client.state = policy::ClientState::escaped;
+  daemon_.guests.clients_changed();
   client.command = process.command;
   std::string text = process.command + " (process " + std::to_string(process.process.pid) + ") of " + job.name +
                      " uses the GPU without berth; ";
@@ -250,6 +276,7 @@ void Gpus::settle() {
   for (const auto& [id, client] : daemon_.state.clients)
     if (client.state == policy::ClientState::leaving)
       delay = std::min(delay.value_or(kPatient), now - client.since > kLong ? kPatient : kFast);
+  if (!suspects_.empty()) delay = std::min(delay.value_or(kSuspicion), kSuspicion);
   if (!delay && (daemon_.jobs.any_living() || daemon_.jobs.any_waiting())) delay = kUsual;
   if (delay) return wait(*delay);
   if (!timer_set_ || wanted_) return;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/process.h"
+#include "daemon/device_lock.h"
 #include "daemon/gpu_source.h"
 
 namespace berth::daemon {
@@ -19,7 +20,7 @@ struct GpuProcess {
   std::string command;
   uid_t uid = 0;
   std::vector<ProcessId> chain;
-  std::string cgroup;
+  std::vector<std::string> cgroups;
 };
 
 struct UnmanagedProcess {
@@ -28,6 +29,9 @@ struct UnmanagedProcess {
   std::string command;
   std::optional<uint64_t> bytes;
 };
+
+// "another berth daemon, that of bob (process 812), shares out GPU 0 too; ..."
+std::string shared_device_text(policy::DeviceIndex device, const LockHolder& holder);
 
 class Gpus {
  public:
@@ -48,9 +52,9 @@ class Gpus {
   // Sets the next reading by what is going on: bytes leaving, jobs alive, or nothing.
   void settle();
 
-  // Who holds the lock of a device if not we: "user (pid N)", "" if it is ours.
-  std::string locked_by(policy::DeviceIndex device) const;
-  // Takes locks that others have let go.
+  // The daemon that holds the lock of a device if not we: it shares the device out, too.
+  std::optional<LockHolder> locked_by(policy::DeviceIndex device) const;
+  // Takes locks that others have let go, and tells of a holder that is new.
   void lock_devices();
 
   const std::vector<UnmanagedProcess>& unmanaged(policy::DeviceIndex device) const { return unmanaged_.at(device); }
@@ -73,7 +77,8 @@ class Gpus {
   std::vector<std::vector<UnmanagedProcess>> unmanaged_;
   std::vector<uint64_t> used_;
   std::vector<UniqueFd> locks_;
-  std::vector<std::string> lock_holders_;
+  std::vector<LockHolder> lock_holders_;
+  std::vector<std::optional<std::string>> told_holders_;
   asio::steady_timer timer_;
   policy::Time timer_at_{0};
   bool timer_set_ = false, wanted_ = false, reading_ = false, again_ = false, failed_ = false;

@@ -87,7 +87,7 @@ void Guests::hello(const std::shared_ptr<Connection>& connection, std::string_vi
   const Peer& peer = connection->peer();
   auto process = open_process(peer.pid);
   if (!process) return refuse(connection, wire::RefusedWhy::unmanaged);
-  auto job = daemon_.job_of(parent_chain(peer.pid), cgroup_of(peer.pid));
+  auto job = daemon_.job_of(parent_chain(peer.pid), cgroups_of(peer.pid));
   if (!job && daemon_.settings.system) {
     auto own = daemon_.jobs.default_job(peer.uid);
     if (own) job = *own;
@@ -138,6 +138,7 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   session = Session{};
   session.connection = connection;
   session.client = id;
+  session.job = client.job;
   session.page = std::move(*page);
   session.devices = std::move(devices);
   session.may_report = again;
@@ -150,7 +151,11 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   connection->on_packet = [this, id](std::string_view text) { packet(sessions_.at(id), text); };
   connection->after_read = [this] { daemon_.settle(); };
   connection->on_closed = [this, id, weak = std::weak_ptr(connection)] { closed(id, weak.lock()); };
-  connection->send_message(welcome, session.page.reader());
+  int activity = -1;
+  if (!viewer)
+    activity = daemon_.time.arrived({id, client.job, connection, session.page.get(), session.devices,
+                                     (hello.features & wire::kFeatureActivity) != 0});
+  connection->send_message(welcome, session.page.reader(), activity);
   session.page.give_away();
 
   if (!again) {
@@ -171,59 +176,6 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
           {"unknown_symbols", hello.unknown_symbols},
           {"missing_symbols", hello.missing_symbols}}});
   if (!viewer) daemon_.gpus.request();
-}
-
-void Guests::fill_page(Session& session) {
-  const policy::Job& job = daemon_.state.jobs.at(daemon_.state.clients.at(session.client).job);
-  for (size_t i = 0; i < session.devices.size(); ++i) {
-    if (session.devices[i] < 0) continue;
-    auto index = static_cast<policy::DeviceIndex>(session.devices[i]);
-    const policy::Device& device = daemon_.state.devices[index];
-    const auto& quota = job.devices[index].quota;
-    wire::PageDevice& there = session.page->devices[i];
-    std::memcpy(there.uuid.bytes, device.uuid.data(), sizeof there.uuid.bytes);
-    there.total_bytes = quota.value_or(device.total);
-    there.quota_bytes = quota.value_or(wire::kNoQuota);
-  }
-  new_page_ = true;
-  session.page->device_count.store(static_cast<uint32_t>(session.devices.size()), std::memory_order_relaxed);
-  update_page(session);
-  update_pids();
-}
-
-void Guests::update_page(Session& session) {
-  ClientId id = session.client;
-  const policy::Job& job = daemon_.state.jobs.at(daemon_.state.clients.at(id).job);
-  auto relaxed = std::memory_order_relaxed;
-  for (size_t i = 0; i < session.devices.size(); ++i) {
-    if (session.devices[i] < 0) continue;
-    auto index = static_cast<policy::DeviceIndex>(session.devices[i]);
-    wire::PageDevice& there = session.page->devices[i];
-    there.used_bytes.store(job.devices[index].used, relaxed);
-    there.free_bytes.store(policy::available(daemon_.state, job, index), relaxed);
-    there.leaving_bytes.store(job.devices[index].leaving, relaxed);
-  }
-}
-
-// Once for all clients of a job, and only when one has come or gone.
-void Guests::update_pids() {
-  std::map<policy::JobId, std::vector<uint32_t>> pids;
-  for (const auto& [id, client] : daemon_.state.clients)
-    if (!client.viewer && client.state != policy::ClientState::leaving && pids[client.job].size() < wire::kMaxJobPids)
-      pids[client.job].push_back(static_cast<uint32_t>(client.process.pid));
-  bool new_page = std::exchange(new_page_, false);
-  if (pids == shown_pids_ && !new_page) return;
-  shown_pids_ = pids;
-  for (auto& [id, session] : sessions_) {
-    const auto& of_job = pids[daemon_.state.clients.at(id).job];
-    for (size_t i = 0; i < of_job.size(); ++i) session.page->pids[i].store(of_job[i], std::memory_order_relaxed);
-    session.page->pid_count.store(static_cast<uint32_t>(of_job.size()), std::memory_order_release);
-  }
-}
-
-void Guests::update_pages() {
-  for (auto& [id, session] : sessions_) update_page(session);
-  update_pids();
 }
 
 bool Guests::valid(const Session& session, uint32_t ordinal, wire::Kind kind) const {
@@ -251,6 +203,10 @@ void Guests::packet(Session& session, std::string_view packet) {
       return handled(&Guests::on_refresh);
     case wire::MessageType::notice:
       return handled(&Guests::on_notice);
+    case wire::MessageType::mapped:
+      return handled(&Guests::on_mapped);
+    case wire::MessageType::active:
+      return handled(&Guests::on_active);
     default:
       return malformed(session.connection, "a packet is of no known kind", session.client);
   }
@@ -328,9 +284,14 @@ void Guests::on_notice(Session& session, const wire::Notice& message) {
   }
 }
 
+void Guests::on_mapped(Session& session, const wire::Mapped&) { daemon_.time.mapped(session.client); }
+
+void Guests::on_active(Session& session, const wire::Active&) { daemon_.time.active(session.client); }
+
 void Guests::closed(ClientId id, const std::shared_ptr<Connection>& connection) {
   auto it = sessions_.find(id);
   if (it == sessions_.end() || it->second.connection != connection) return;
+  daemon_.time.departed(id);
   sessions_.erase(it);
   std::erase_if(parked_, [id](const Parked& parked) { return parked.client == id; });
   policy::Client& client = daemon_.state.clients.at(id);
@@ -349,6 +310,7 @@ void Guests::process_ended(ProcessId process) {
   for (const auto& [id, client] : daemon_.state.clients)
     if (client.process == process && client.state != policy::ClientState::leaving) ended.push_back(id);
   for (ClientId id : ended) {
+    daemon_.time.departed(id);
     if (auto session = sessions_.extract(id)) {
       session.mapped().connection->on_closed = nullptr;
       session.mapped().connection->close();
@@ -365,9 +327,9 @@ void Guests::process_ended(ProcessId process) {
                           {{"pid", client.process.pid}}});
     policy::client_died(daemon_.state, id, steady_now());
     daemon_.disk.run([this, process] { return daemon_.store.remove_client(process); }, [](Status) {});
-    daemon_.jobs.client_ended(client.job);
   }
   if (ended.empty()) return;
+  pids_stale_ = true;
   daemon_.gpus.request();
   daemon_.settle();
 }

@@ -32,7 +32,9 @@ class Guests {
   void settle();
   void reading_done(policy::Time began);
 
-  void update_pages();
+  // Of one job, or of all.
+  void update_pages(std::optional<policy::JobId> only = {});
+  void clients_changed() { pids_stale_ = true; }
   void process_ended(ProcessId process);
   bool is_attached(ClientId client) const { return sessions_.contains(client); }
 
@@ -45,6 +47,7 @@ class Guests {
   struct Session {
     std::shared_ptr<Connection> connection;
     ClientId client = 0;
+    policy::JobId job = 0;
     Page page;
     std::vector<int> devices;  // the guest's ordinals -> DeviceIndex, or -1
     bool may_report = false;   // holdings are only taken before the first other message
@@ -75,6 +78,8 @@ class Guests {
   void on_reserve(Session& session, const wire::Reserve& message);
   void on_release(Session& session, const wire::Release& message);
   void on_refresh(Session& session, const wire::Refresh& message);
+  void on_mapped(Session& session, const wire::Mapped& message);
+  void on_active(Session& session, const wire::Active& message);
   void on_notice(Session& session, const wire::Notice& message);
   bool valid(const Session& session, uint32_t ordinal, wire::Kind kind) const;
   void end_report(Session& session);
@@ -86,7 +91,6 @@ class Guests {
   void send_grant(const Parked& parked, const policy::Answer& answer);
   void tell_over_quota(Session& session, const Parked& parked, const policy::Answer& answer);
   void fill_page(Session& session);
-  void update_page(Session& session);
   void update_pids();
 
   Daemon& daemon_;
@@ -95,8 +99,7 @@ class Guests {
   std::set<ClientId> unreported_;
   asio::steady_timer report_timer_, parked_timer_;
   bool parked_timer_set_ = false;
-  std::map<policy::JobId, std::vector<uint32_t>> shown_pids_;
-  bool new_page_ = false;  // one that has no pids yet
+  bool pids_stale_ = false;  // a client has come or gone
   uint64_t malformed_ = 0;
   policy::Time malformed_told_{0};
 };

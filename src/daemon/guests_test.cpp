@@ -9,7 +9,7 @@ using GuestsTest = DaemonTest;
 
 namespace {
 
-std::string attach(const std::string& uuid = kUuid) { return "attach client " + uuid; }
+std::string attach(const std::string& uuid = device_uuid()) { return "attach client " + uuid; }
 std::string reserve(uint64_t bytes) { return "reserve 0 0 " + std::to_string(bytes); }
 std::string release(uint64_t bytes) { return "release 0 0 " + std::to_string(bytes); }
 std::string granted(uint64_t bytes, uint64_t left) {

@@ -1,9 +1,8 @@
 // The processes of jobs: who belongs, who still lives, and therefore when a job has ended.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "daemon/cgroup_processes.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/records.h"
@@ -11,34 +10,31 @@
 namespace berth::daemon {
 namespace {
 
-constexpr double kContainerPatience = 60;  // seconds until a registered container must have a process
-
-// All processes of a cgroup and the groups below it.
-void collect_cgroup(const std::string& folder, int depth, std::vector<ProcessId>* found) {
-  std::ifstream processes(folder + "/cgroup.procs");
-  for (pid_t pid; processes >> pid;)
-    if (auto stat = read_process(pid); stat && !stat->ended()) found->push_back(stat->id);
-  if (depth == 0) return;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.is_directory(ignored) && !entry.is_symlink(ignored)) collect_cgroup(entry.path(), depth - 1, found);
-}
+constexpr policy::Time kTick = std::chrono::seconds(4);  // a little less than between two usual readings
+constexpr double kContainerPatience = 60;                // seconds until a registered container must have a process
 
 // How to find all processes of one job.
 struct Search {
   std::vector<ProcessId> roots, others;  // `others` and what is below them belong to other jobs
   std::optional<ProcessId> runner;
   std::string cgroup;
+  bool thorough = true;  // false: for a look every now and then
 };
 
 // Everything below the roots, but not the runner, and not this daemon, which `berth run` may have started.
 std::vector<ProcessId> living_processes(const Search& search) {
-  std::vector<ProcessId> living = descendants(search.roots);
-  if (!search.cgroup.empty()) collect_cgroup("/sys/fs/cgroup" + search.cgroup, 8, &living);
+  auto below = search.thorough ? descendants : descendants_at_a_glance;
+  std::vector<ProcessId> living = below(search.roots);
+  if (!search.cgroup.empty()) {
+    std::vector<ProcessId> contained = processes_of_cgroup("/sys/fs/cgroup", search.cgroup);
+    living.insert(living.end(), contained.begin(), contained.end());
+    std::sort(living.begin(), living.end());
+    living.erase(std::unique(living.begin(), living.end()), living.end());
+  }
   if (living.empty()) return living;
   std::set<ProcessId> foreign;
   if (!search.others.empty())
-    for (ProcessId process : descendants(search.others)) foreign.insert(process);
+    for (ProcessId process : below(search.others)) foreign.insert(process);
   std::erase_if(living, [&](ProcessId process) {
     return process == search.runner || process.pid == ::getpid() || foreign.contains(process);
   });
@@ -127,26 +123,32 @@ std::vector<ProcessId> Jobs::others(JobId id) const {
   return roots;
 }
 
+// While the runner lives it is not for us to find the end, and a glance will do.
 void Jobs::find_living(JobId id, std::function<void(std::vector<ProcessId>)> then) {
   const JobInfo& info = infos_.at(id);
-  daemon_.disk.run(
-      [search = Search{seeds(id), others(id), info.runner, info.cgroup}] { return living_processes(search); },
-      std::move(then));
+  Search search{seeds(id), others(id), info.runner, info.cgroup, info.orphaned};
+  daemon_.disk.run([search = std::move(search)] { return living_processes(search); }, std::move(then));
 }
 
+// One search at a time; what happens meanwhile calls for another.
 void Jobs::check_members(JobId id) {
-  if (!checking_.insert(id).second) return;
+  auto [it, first] = checking_.emplace(id, false);
+  if (!first) {
+    it->second = true;
+    return;
+  }
   find_living(id, [this, id](std::vector<ProcessId> living) {
-    checking_.erase(id);
+    bool again = checking_.extract(id).mapped();
     if (!lives(id)) return;
     members_found(id, std::move(living));
+    if (again && lives(id)) check_members(id);
     daemon_.settle();
   });
 }
 
 void Jobs::members_found(JobId id, std::vector<ProcessId> living) {
   JobInfo& info = infos_.at(id);
-  if (daemon_.state.jobs.at(id).is_default) return client_ended(id);
+  if (daemon_.state.jobs.at(id).is_default) return;  // ends with its last client
   if (!info.orphaned) {  // the runner lives and will tell; its orphans would be nobody's if it died
     info.members = {living.begin(), living.end()};
     return;
@@ -167,16 +169,20 @@ void Jobs::members_found(JobId id, std::vector<ProcessId> living) {
 }
 
 void Jobs::tick() {
+  policy::Time now = steady_now();
+  if (now - ticked_ < kTick) return;
+  ticked_ = now;
   for (const auto& [id, info] : infos_)
     if (lives(id)) check_members(id);
 }
 
-void Jobs::client_ended(JobId id) {
-  if (!lives(id)) return;
-  if (!daemon_.state.jobs.at(id).is_default) return;
-  auto of_job = [id](const auto& entry) { return entry.second.job == id; };
-  if (std::none_of(daemon_.state.clients.begin(), daemon_.state.clients.end(), of_job))
-    end(id, "its last process ended");
+void Jobs::end_default_jobs() {
+  for (const auto& [id, info] : infos_) {
+    if (!lives(id) || !daemon_.state.jobs.at(id).is_default) continue;
+    auto of_job = [job = id](const auto& entry) { return entry.second.job == job; };
+    if (std::any_of(daemon_.state.clients.begin(), daemon_.state.clients.end(), of_job)) continue;
+    return end(id, "its last process ended");  // the next one is found at the next settling
+  }
 }
 
 void Jobs::signal(JobId id, int number, std::function<void(size_t)> done) {

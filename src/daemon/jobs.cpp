@@ -65,8 +65,9 @@ void Jobs::admit(AdmitOrder order, JobId* queued) {
                           std::chrono::duration<double>(waiting.order.wait_seconds)));
     waiting.timer->async_wait([this, id](asio::error_code error) {
       if (error || !waiting_.contains(id)) return;
+      // Why there is none was said when it was queued.
       leave_queue(id, "no room after " + std::to_string(std::llround(waiting_.at(id).order.wait_seconds)) +
-                          " s: " + policy::waiting_for(daemon_.state, id));
+                          " s; wait longer, ask for less, or end one of the jobs that are in the way");
       daemon_.settle();
     });
   }
@@ -177,6 +178,10 @@ void Jobs::runner_disconnected(JobId id) {
   if (!info.root && info.cgroup.empty()) end(id, "given up before it started");
 }
 
+void Jobs::give_up_container(JobId id) {
+  if (lives(id) && !infos_.at(id).cgroup.empty() && !infos_.at(id).populated) end(id, "killed before its container started");
+}
+
 Result<JobId> Jobs::default_job(uid_t uid) {
   for (const auto& [id, job] : daemon_.state.jobs)
     if (job.is_default && job.uid == uid && lives(id)) return id;
@@ -197,13 +202,17 @@ Result<JobId> Jobs::default_job(uid_t uid) {
   return id;
 }
 
-std::optional<JobId> Jobs::job_of(const std::vector<ProcessId>& chain, const std::string& cgroup) const {
+std::optional<JobId> Jobs::job_of(const std::vector<ProcessId>& chain, const std::vector<std::string>& cgroups) const {
   for (ProcessId process : chain)
     for (const auto& [id, info] : infos_)
       if (lives(id) && (info.root == process || info.runner == process || info.members.contains(process))) return id;
+  auto inside = [&](const std::string& container) {
+    return std::any_of(cgroups.begin(), cgroups.end(), [&](const std::string& group) {
+      return group == container || group.starts_with(container + "/");
+    });
+  };
   for (const auto& [id, info] : infos_)
-    if (lives(id) && !info.cgroup.empty() && (cgroup == info.cgroup || cgroup.starts_with(info.cgroup + "/")))
-      return id;
+    if (lives(id) && !info.cgroup.empty() && inside(info.cgroup)) return id;
   return std::nullopt;
 }
 
@@ -236,6 +245,7 @@ void Jobs::end(JobId id, const std::string& why) {
   const policy::Job& job = daemon_.state.jobs.at(id);
   JobInfo& info = infos_.at(id);
   policy::end_job(daemon_.state, id);
+  daemon_.time.changed();
   info.ended_at = wall_now();
   info.tell = nullptr;
   info.members.clear();

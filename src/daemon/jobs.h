@@ -65,17 +65,20 @@ class Jobs {
   Result<JobId> default_job(uid_t uid);
 
   // The living job that a process belongs to by any of its parents (nearest first), or by its cgroup.
-  std::optional<JobId> job_of(const std::vector<ProcessId>& chain, const std::string& cgroup) const;
+  std::optional<JobId> job_of(const std::vector<ProcessId>& chain, const std::vector<std::string>& cgroups) const;
 
   // Sends a signal to all processes of the job, but not to the runner. `done` gets how many.
   void signal(JobId job, int number, std::function<void(size_t)> done);
+
+  // Ends the job of a container that has not had a process yet.
+  void give_up_container(JobId job);
 
   // Saves what `set` has changed; an error leaves the store as it was.
   void save(JobId job, std::function<void(Status)> done);
 
   void admit_waiting();
-  void tick();                   // every 5 s while jobs live
-  void client_ended(JobId job);  // a default job ends with its last client; others may
+  void tick();              // every now and then while jobs live: looks at their processes every 5 s
+  void end_default_jobs();  // those without a client
   bool any_living() const;
   bool any_waiting() const;
 
@@ -104,7 +107,8 @@ class Jobs {
   Daemon& daemon_;
   std::map<JobId, JobInfo> infos_;
   std::map<JobId, Waiting> waiting_;
-  std::set<JobId> checking_;
+  std::map<JobId, bool> checking_;  // a search for its processes runs; true: another is wanted
+  policy::Time ticked_{0};
 };
 
 }  // namespace berth::daemon

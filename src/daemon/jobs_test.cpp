@@ -139,7 +139,7 @@ TEST_F(JobsTest, TheEndOfTheRunnerChangesNothingForTheProgram) {
   Program root = runner.spawn();
   EXPECT_EQ(runner.say("control " + Json{{"op", "start"}, {"job", admitted["job"]}, {"pid", root.pid}}.dump()), "{}");
   Program orphan = root.spawn("orphan");
-  EXPECT_EQ(root.say(std::string("attach client ") + kUuid), "welcome fresh");
+  EXPECT_EQ(root.say("attach client " + device_uuid()), "welcome fresh");
   on_loop([&] { return daemon_->jobs.tick(), 0; });
   EXPECT_TRUE(
       eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
@@ -148,7 +148,7 @@ TEST_F(JobsTest, TheEndOfTheRunnerChangesNothingForTheProgram) {
   // An orphan that is no client yet still belongs to the job.
   EXPECT_TRUE(
       eventually([&] { return on_loop([&] { return daemon_->jobs.info(admitted["job"]).members.size(); }) == 2; }));
-  EXPECT_EQ(orphan.say(std::string("attach client ") + kUuid), "welcome fresh");
+  EXPECT_EQ(orphan.say("attach client " + device_uuid()), "welcome fresh");
   root.end();
   EXPECT_EQ(orphan.say("reserve 0 0 4096").substr(0, 12), "granted 4096");
   orphan.end();
@@ -191,6 +191,16 @@ TEST_F(JobsTest, SetChangesALivingJobAndOnlyLowersFromInside) {
   EXPECT_EQ(changed["devices"][0]["quota_bytes"], 6 * kGiB);
   EXPECT_EQ(changed["weight"], 200);
   EXPECT_EQ(changed["priority"], "high");
+  outside.ask({{"op", "set"}, {"name", "mine"}, {"weight", 200}});  // changes nothing
+  std::vector<Json> told = events("job_changed");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0]["message"],
+            "mine changed: quota on GPU 0 4 GiB -> 6 GiB, priority normal -> high, weight 100 -> 200, share of GPU time "
+            "none -> 50%");
+  EXPECT_EQ(told[0]["fields"], (Json{{"devices", {{{"index", 0}, {"quota_bytes", 6 * kGiB}}}},
+                                     {"priority", "high"},
+                                     {"weight", 200},
+                                     {"max_share_ratio", 0.5}}));
   // All or nothing.
   EXPECT_EQ(code_of(outside.ask({{"op", "set"}, {"name", "mine"}, {"memory", "1G"}, {"weight", 0}})), "usage");
   EXPECT_EQ(job_in_ps("mine")["devices"][0]["quota_bytes"], 6 * kGiB);
@@ -209,7 +219,7 @@ TEST_F(JobsTest, SetChangesALivingJobAndOnlyLowersFromInside) {
 TEST_F(JobsTest, LoweringAQuotaIsSeenByTheProgram) {  // B4, B55
   start();
   Job a = job({{"memory", "4G"}, {"name", "mine"}});
-  a.root.say(std::string("attach client ") + kUuid);
+  a.root.say("attach client " + device_uuid());
   a.root.say("reserve 0 0 " + std::to_string(3 * kGiB));
   Command(socket_).ask({{"op", "set"}, {"name", "mine"}, {"memory", "1G"}});
   // The total stays as it was at attach, free is 0.

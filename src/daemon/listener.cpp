@@ -10,12 +10,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/paths.h"
 #include "daemon/log.h"
 
 namespace berth::daemon {
 namespace {
 
 constexpr int kBacklog = 1024;
+constexpr const char* kElsewhere = "choose a place you can write to with --socket or BERTH_SOCKET";
 
 Error cannot(const std::string& path, const std::string& why, const char* advice) {
   return {"internal", "cannot listen on " + path + ": " + why + "; " + advice};
@@ -43,35 +45,31 @@ bool answers(const sockaddr_un& address) {
 
 Listener::~Listener() { close(); }
 
-Status Listener::open(asio::io_context& loop, const std::string& path, bool everybody,
-                      std::function<void(UniqueFd)> on_accept) {
-  auto address = address_of(path);
-  if (!address) return address.error();
-  constexpr const char* kElsewhere = "choose a place you can write to with --socket or BERTH_SOCKET";
+Status Listener::lock(const std::string& path) {
+  if (auto address = address_of(path); !address) return address.error();
+  if (std::string fault = folder_fault(path); !fault.empty()) return cannot(path, fault, kElsewhere);
   std::string lock_path = path + ".lock";
-  lock_.reset(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock_) return cannot(path, std::string(lock_path) + ": " + std::strerror(errno), kElsewhere);
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 || answers(*address)) {
-    lock_.reset();
+  UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) return cannot(path, lock_path + ": " + std::strerror(errno), kElsewhere);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 || answers(*address_of(path)))
     return Error{"refused",
                  "a daemon is already listening on " + path + "; use it, end it, or choose another --socket"};
-  }
   struct stat info;
-  if (::lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
-    lock_.reset();
-    return cannot(path, "there is something else that is no socket", "remove it, or choose another --socket");
-  }
-  ::unlink(path.c_str());
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode))
+    return cannot(path, "what is there is no socket", "remove it, or choose another --socket");
+  lock_ = std::move(lock);
+  path_ = path;
+  return Ok{};
+}
 
+Status Listener::listen(asio::io_context& loop, bool everybody, std::function<void(UniqueFd)> on_accept) {
+  const sockaddr_un address = *address_of(path_);
+  ::unlink(path_.c_str());  // of a daemon that is gone
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket || ::fchmod(socket.get(), everybody ? 0666 : 0600) != 0 ||
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      ::chmod(path.c_str(), everybody ? 0666 : 0600) != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    auto error = cannot(path, std::strerror(errno), kElsewhere);
-    lock_.reset();
-    return error;
-  }
-  path_ = path;
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::chmod(path_.c_str(), everybody ? 0666 : 0600) != 0 || ::listen(socket.get(), kBacklog) != 0)
+    return cannot(path_, std::strerror(errno), kElsewhere);
   on_accept_ = std::move(on_accept);
   socket_ = std::make_unique<asio::posix::stream_descriptor>(loop, socket.release());
   wait();
@@ -100,9 +98,10 @@ void Listener::accept_all() {
 }
 
 void Listener::close() {
-  if (!socket_) return;
-  socket_.reset();
-  ::unlink(path_.c_str());
+  if (socket_) {
+    socket_.reset();
+    ::unlink(path_.c_str());
+  }
   lock_.reset();
 }
 

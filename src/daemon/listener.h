@@ -14,11 +14,14 @@ class Listener {
  public:
   ~Listener();
 
-  // Locks <path>.lock and listens on `path` (mode 0666 if `everybody`, else 0600). Error in one clear line if the path
-  // doesn't fit, can't be written or a daemon is there. on_accept is called on the loop.
-  Status open(asio::io_context& loop, const std::string& path, bool everybody, std::function<void(UniqueFd)> on_accept);
+  // Locks <path>.lock, which keeps other daemons off the socket and what belongs to it. Error in one clear line if the
+  // path doesn't fit, can't be written or a daemon is there.
+  Status lock(const std::string& path);
 
-  // Removes the socket and lets the lock go.
+  // Listens on the path that is locked (mode 0666 if `everybody`, else 0600). on_accept is called on the loop.
+  Status listen(asio::io_context& loop, bool everybody, std::function<void(UniqueFd)> on_accept);
+
+  // Removes the socket, if it listens on one, and lets the lock go.
   void close();
 
  private:

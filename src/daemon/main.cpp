@@ -52,10 +52,9 @@ std::optional<int> read_options(int argc, char** argv, Options* options) {
   for (int choice; (choice = ::getopt_long(argc, argv, "+h", known, nullptr)) != -1;) {
     switch (choice) {
       case 'c':
-        options->config = optarg;
-        break;
       case 's':
-        options->socket = optarg;
+        if (!*optarg) return wrong_usage(choice == 'c' ? "--config needs a file" : "--socket needs a path");
+        (choice == 'c' ? options->config : options->socket) = optarg;
         break;
       case 'S':
         options->system = true;
@@ -105,8 +104,8 @@ Result<Settings> settle_settings(const Options& options) {
     if (!folder) return folder.error();
     settings.socket = *folder + "/berth.sock";
   }
-  size_t slash = settings.socket.rfind('/');
-  settings.state_file = (slash == std::string::npos ? "" : settings.socket.substr(0, slash + 1)) + "berth.db";
+  settings.state_file = state_file_of(settings.socket);
+  if (const char* driver = std::getenv("BERTH_DRIVER")) settings.driver = driver;
   return settings;
 }
 

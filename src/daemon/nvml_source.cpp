@@ -29,8 +29,9 @@ std::vector<std::string> candidates() {
   const char* driver = std::getenv("BERTH_DRIVER");
   if (driver && std::strcmp(driver, "sim") == 0) return {library_folder() + "/sim/" + kLibrary};
   if (driver && *driver) {
-    std::string path = driver;
-    return {path.substr(0, path.rfind('/') + 1) + kLibrary};
+    std::string_view path = driver;
+    if (path.find('/') == path.npos) return {};
+    return {std::string(path.substr(0, path.rfind('/') + 1)) + kLibrary};
   }
   std::vector<std::string> paths;
   for (const char* folder :
@@ -105,10 +106,15 @@ class NvmlSource : public GpuSource {
  private:
   Status load() {
     if (library_) return Ok{};
+    std::string fault = "that is neither 'sim' nor a path";  // or that of the last candidate
     for (const std::string& path : candidates()) {
       if (is_ours(path)) continue;
       void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (!handle) continue;
+      if (!handle) {
+        fault = ::dlerror();
+        continue;
+      }
+      fault = path + " is berth's own or lacks functions of NVML";
       if (is_ours(loaded_path(handle))) continue;  // stays loaded, unused
       library_ = handle;
       bool whole = find(&init_, "nvmlInit_v2") && find(&count_of_, "nvmlDeviceGetCount_v2") &&
@@ -116,6 +122,7 @@ class NvmlSource : public GpuSource {
                    find(&name_of_, "nvmlDeviceGetName") && find(&memory_, "nvmlDeviceGetMemoryInfo");
       find(&driver_version_, "nvmlSystemGetDriverVersion");
       find(&error_text_, "nvmlErrorString");
+      find(&memory_v2_, "nvmlDeviceGetMemoryInfo_v2");
       if (!find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v3"))
         find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v2");
       if (!find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v3"))
@@ -123,6 +130,10 @@ class NvmlSource : public GpuSource {
       if (whole) return Ok{};
       library_ = nullptr;
     }
+    if (const char* chosen = std::getenv("BERTH_DRIVER"); chosen && *chosen)
+      return Error{"no_device", std::string("BERTH_DRIVER=") + chosen + " names no driver: " +
+                                    fault + "; set it to sim or to the path of a libcuda.so.1 that has a libnvidia-ml.so.1 " +
+                                    "beside it, or unset it"};
     return Error{
         "no_device",
         std::string("no NVIDIA driver here (") + candidates().front() +
@@ -139,17 +150,26 @@ class NvmlSource : public GpuSource {
     return error_text_ ? error_text_(code) : "error " + std::to_string(static_cast<int>(code));
   }
 
+  // As the driver counts: without what it reserves, which only the second form tells apart and cuDeviceTotalMem leaves out.
   bool memory_of(nvmlDevice_t handle, uint64_t* total, uint64_t* used) const {
-    nvmlMemory_t memory{};
-    if (memory_(handle, &memory) != NVML_SUCCESS) return false;
-    *total = memory.total;
-    *used = memory.total - memory.free;  // what the driver keeps for itself included
+    nvmlMemory_v2_t memory{};
+    memory.version = sizeof memory | 2u << 24;
+    if (memory_v2_ && memory_v2_(handle, &memory) == NVML_SUCCESS && memory.reserved + memory.free <= memory.total) {
+      *total = memory.total - memory.reserved;
+      *used = *total - memory.free;
+      return true;
+    }
+    nvmlMemory_t older{};
+    if (memory_(handle, &older) != NVML_SUCCESS) return false;
+    *total = older.total;
+    *used = older.total - older.free;
     return true;
   }
 
   GpuReading list_processes(nvmlDevice_t handle) {
     GpuReading reading;
-    reading.lists_processes = processes_of(handle, compute_, &reading) | processes_of(handle, graphics_, &reading);
+    bool compute = processes_of(handle, compute_, &reading), graphics = processes_of(handle, graphics_, &reading);
+    reading.lists_processes = compute || graphics;
     return reading;
   }
 
@@ -184,6 +204,7 @@ class NvmlSource : public GpuSource {
   decltype(&nvmlDeviceGetUUID) uuid_of_ = nullptr;
   decltype(&nvmlDeviceGetName) name_of_ = nullptr;
   decltype(&nvmlDeviceGetMemoryInfo) memory_ = nullptr;
+  decltype(&nvmlDeviceGetMemoryInfo_v2) memory_v2_ = nullptr;
   decltype(&nvmlSystemGetDriverVersion) driver_version_ = nullptr;
   decltype(&nvmlErrorString) error_text_ = nullptr;
   ListProcesses compute_ = nullptr, graphics_ = nullptr;

@@ -16,6 +16,7 @@ class Page {
   ~Page();
 
   wire::DaemonPage* operator->() const { return page_; }
+  wire::DaemonPage* get() const { return page_; }
   explicit operator bool() const { return page_ != nullptr; }
 
   // The descriptor for the client, which can only be mapped for reading; give_away() once it has been sent.

@@ -31,6 +31,8 @@ Json job_record(const policy::State& state, const policy::Job& job, const JobInf
           {"priority", policy::to_string(job.priority)},
           {"weight", job.weight},
           {"max_share_ratio", job.max_share ? Json(*job.max_share) : Json(nullptr)},
+          {"max_slowdown_ratio", job.max_slowdown ? Json(*job.max_slowdown) : Json(nullptr)},
+          {"paused", job.state == policy::JobState::paused},
           {"strict", job.strict},
           {"default", job.is_default},
           {"devices", devices},
@@ -50,6 +52,9 @@ bool read_job_record(const policy::State& state, const Json& record, policy::Job
   job->priority = policy::parse_priority(record.at("priority").get<std::string>()).value_or(policy::Priority::normal);
   job->weight = record.at("weight").get<uint32_t>();
   if (record.at("max_share_ratio").is_number()) job->max_share = record["max_share_ratio"].get<double>();
+  if (auto it = record.find("max_slowdown_ratio"); it != record.end() && it->is_number())
+    job->max_slowdown = it->get<double>();
+  if (record.value("paused", false)) job->state = policy::JobState::paused;
   job->strict = record.at("strict").get<bool>();
   job->is_default = record.at("default").get<bool>();
   job->devices.resize(state.devices.size());

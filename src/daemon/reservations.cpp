@@ -52,10 +52,7 @@ void Guests::on_reserve(Session& session, const wire::Reserve& message) {
 
 void Guests::send_grant(const Parked& parked, const policy::Answer& answer) {
   Session& session = sessions_.at(parked.client);
-  policy::JobId job = daemon_.state.clients.at(parked.client).job;
-  // The page must not be older than the reply.
-  for (auto& [id, other] : sessions_)
-    if (daemon_.state.clients.at(id).job == job) update_page(other);
+  update_pages(session.job);  // no page may be older than the reply
   auto grant = wire::make_message<wire::Grant>(parked.sequence);
   switch (answer.verdict) {
     case policy::Verdict::granted:
@@ -75,11 +72,11 @@ void Guests::send_grant(const Parked& parked, const policy::Answer& answer) {
 
 // Reads what all have sent who could release for this reservation: its job, or everybody if the device is full.
 void Guests::drain(const Parked& parked) {
-  policy::JobId job = daemon_.state.clients.at(parked.client).job;
+  policy::JobId job = sessions_.at(parked.client).job;
   bool quota = policy::has_quota(daemon_.state.jobs.at(job));
   std::vector<std::shared_ptr<Connection>> connections;
   for (const auto& [id, session] : sessions_)
-    if (!quota || daemon_.state.clients.at(id).job == job) connections.push_back(session.connection);
+    if (!quota || session.job == job) connections.push_back(session.connection);
   for (const auto& connection : connections)
     if (connection->is_open()) connection->read_arrived();
 }

@@ -12,7 +12,7 @@ using RestartTest = DaemonTest;
 
 namespace {
 
-const std::string kAttach = std::string("attach client ") + kUuid;
+const std::string kAttach = "attach client " + device_uuid();
 std::string reserve(uint64_t bytes) { return "reserve 0 0 " + std::to_string(bytes); }
 std::string holdings(uint64_t bytes, bool last) {
   return "holdings 0 0 " + std::to_string(bytes) + (last ? " 1" : " 0");
@@ -22,7 +22,7 @@ std::string holdings(uint64_t bytes, bool last) {
 
 TEST_F(RestartTest, JobsComeBackAndClientsBringTheirHoldings) {
   start();
-  Job a = job({{"memory", "8G"}, {"name", "mine"}, {"weight", 7}, {"priority", "low"}});
+  Job a = job({{"memory", "8G"}, {"name", "mine"}, {"weight", 7}, {"priority", "low"}, {"max_slowdown_ratio", 1.25}});
   Program other = a.root.spawn();
   a.root.say(kAttach);
   other.say(kAttach);
@@ -34,6 +34,7 @@ TEST_F(RestartTest, JobsComeBackAndClientsBringTheirHoldings) {
   EXPECT_EQ(back["state"], "running");
   EXPECT_EQ(back["weight"], 7);
   EXPECT_EQ(back["priority"], "low");
+  EXPECT_EQ(on_loop([&] { return daemon_->state.jobs.begin()->second.max_slowdown; }), 1.25);
   EXPECT_EQ(back["devices"][0]["quota_bytes"], 8 * kGiB);
   EXPECT_EQ(back["root_pid"], a.root.pid);
   EXPECT_EQ(back["clients"].size(), 2u);

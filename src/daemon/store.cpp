@@ -28,6 +28,8 @@ int64_t number(uint64_t value) { return static_cast<int64_t>(value); }
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+constexpr int kBusyPatience = 2000;  // milliseconds
+
 constexpr const char* kSchema = R"(
   pragma locking_mode = exclusive;
   pragma journal_mode = wal;
@@ -45,9 +47,27 @@ constexpr const char* kSchema = R"(
 Store::~Store() { sqlite3_close(db_); }
 
 Error Store::failed() const {
-  return {"internal",
-          "cannot write the daemon's state " + file_ + ": " + (db_ ? sqlite3_errmsg(db_) : "no memory") +
-              "; free some space there, or remove the file if it is damaged (running jobs are then forgotten)"};
+  auto error = [&](const std::string& what, const std::string& advice) {
+    return Error{"internal", what + " " + file_ + (db_ ? ": " + std::string(sqlite3_errmsg(db_)) : "") + "; " + advice};
+  };
+  switch (db_ ? sqlite3_errcode(db_) : SQLITE_NOMEM) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return {"internal", "another process uses the daemon's state " + file_ +
+                              "; end it if it is a daemon, or choose a socket of another name with --socket or BERTH_SOCKET"};
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      return error("cannot read the daemon's state", "remove the file: running jobs are then forgotten");
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      return error("cannot open the daemon's state",
+                   "it must be a file that you can write to: remove it, or choose another --socket or BERTH_SOCKET");
+    case SQLITE_NOMEM:
+      return error("no memory for the daemon's state", "end something and try again");
+    default:
+      return error("cannot write the daemon's state", "free some space there");
+  }
 }
 
 Status Store::open(const std::string& file, const std::string& boot) {
@@ -55,6 +75,7 @@ Status Store::open(const std::string& file, const std::string& boot) {
   mode_t before = ::umask(0077);
   int code =
       sqlite3_open_v2(file.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (code == SQLITE_OK) sqlite3_busy_timeout(db_, kBusyPatience);  // a daemon that is just ending
   if (code == SQLITE_OK) code = sqlite3_exec(db_, kSchema, nullptr, nullptr, nullptr);
   ::umask(before);
   if (code != SQLITE_OK) return failed();
@@ -62,9 +83,10 @@ Status Store::open(const std::string& file, const std::string& boot) {
   if (auto statement = prepare(db_, "select value from facts where name = 'boot'");
       statement && sqlite3_step(statement.get()) == SQLITE_ROW)
     known = reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0));
-  if (known == boot) return Ok{};
-  if (sqlite3_exec(db_, "delete from jobs; delete from clients;", nullptr, nullptr, nullptr) != SQLITE_OK)
+  if (known != boot &&
+      sqlite3_exec(db_, "delete from jobs; delete from clients;", nullptr, nullptr, nullptr) != SQLITE_OK)
     return failed();
+  // Also when nothing has changed: a full disk shows now, not when the first job comes.
   return run("insert or replace into facts values('boot', ?)", boot);
 }
 

@@ -26,6 +26,11 @@ uint64_t overhead_of(const policy::Holding& holding) {
   return holding.bytes[static_cast<size_t>(policy::Kind::overhead)];
 }
 
+Json held_by(const Daemon& daemon, policy::DeviceIndex device) {
+  auto holder = daemon.gpus.locked_by(device);
+  return holder ? Json(text_of(*holder)) : Json(nullptr);
+}
+
 Json client_json(const Daemon& daemon, const policy::Client& client) {
   Json devices = Json::array();
   for (size_t i = 0; i < client.holdings.size(); ++i) {
@@ -52,9 +57,19 @@ Json job_device_json(const Daemon& daemon, const policy::Job& job, policy::Devic
   for (const auto& [id, client] : daemon.state.clients)
     if (client.job == job.id) overhead += overhead_of(client.holdings[i]);
   bool lives = job.state == policy::JobState::running || job.state == policy::JobState::paused;
+  const TimeView time = daemon.time.view(job.id, i);
   return {{"index", i},
           {"uuid", daemon.state.devices[i].uuid_text},
           {"quota_bytes", or_null(there.quota)},
+          {"gpu_share_ratio", or_null(time.second_ratio)},
+          {"gpu_share_60s_ratio", or_null(time.minute_ratio)},
+          {"may_run", time.may_run},
+          {"waited_seconds", time.waited_seconds},
+          {"throttled_seconds", time.throttled_seconds},
+          {"held_by", or_null(time.held_by)},
+          {"window_seconds", or_null(time.window_seconds)},
+          {"company_seconds", or_null(time.company_seconds)},
+          {"waiting_bound_seconds", or_null(time.waiting_bound_seconds)},
           {"used_bytes", there.used},
           {"resident_bytes", there.used},
           {"swapped_bytes", 0},
@@ -62,6 +77,21 @@ Json job_device_json(const Daemon& daemon, const policy::Job& job, policy::Devic
           {"overhead_bytes", overhead},
           {"leaving_bytes", there.leaving},
           {"available_bytes", lives ? Json(policy::available(daemon.state, job, i)) : Json(nullptr)}};
+}
+
+// Over the devices that have a figure.
+Json mean_of(const Json& devices, const char* key) {
+  double sum = 0;
+  int count = 0;
+  for (const Json& device : devices)
+    if (device[key].is_number()) sum += device[key].get<double>(), ++count;
+  return count > 0 ? Json(sum / count) : Json(nullptr);
+}
+
+// What may still run of lower work when the job begins to.
+Json latency_target(const Daemon& daemon, const policy::Job& job) {
+  if (job.priority == policy::Priority::low) return nullptr;
+  return std::chrono::duration<double>(daemon.settings.config.scheduler.latency_target).count();
 }
 
 }  // namespace
@@ -80,10 +110,15 @@ Json job_json(const Daemon& daemon, const policy::Job& job) {
           {"priority", policy::to_string(job.priority)},
           {"weight", job.weight},
           {"max_share_ratio", or_null(job.max_share)},
+          {"max_slowdown_ratio", job.priority == policy::Priority::low
+                                     ? Json(nullptr)
+                                     : Json(job.max_slowdown.value_or(policy::kDefaultSlowdown))},
           {"strict", job.strict},
           {"waiting_for", waiting ? Json(policy::waiting_for(daemon.state, job.id)) : Json(nullptr)},
           {"queue_position", waiting ? Json(policy::queue_position(daemon.state, job.id)) : Json(nullptr)},
-          {"gpu_share_ratio", nullptr},
+          {"gpu_share_ratio", mean_of(devices, "gpu_share_ratio")},
+          {"gpu_share_60s_ratio", mean_of(devices, "gpu_share_60s_ratio")},
+          {"latency_target_seconds", latency_target(daemon, job)},
           {"command", job.command},
           {"root_pid", info.root ? Json(info.root->pid) : Json(nullptr)},
           {"cgroup", or_null(info.cgroup)},
@@ -135,7 +170,7 @@ Json gpus_json(const Daemon& daemon) {
                        {"promisable_bytes", policy::promisable(daemon.state, i)},
                        {"headroom_bytes", device.headroom},
                        {"context_bytes", device.context_cost},
-                       {"held_by", or_null(daemon.gpus.locked_by(i))},
+                       {"held_by", held_by(daemon, i)},
                        {"jobs", jobs},
                        {"unmanaged", unmanaged}});
   }
@@ -148,7 +183,7 @@ Json status_json(const Daemon& daemon) {
     devices.push_back({{"index", i},
                        {"uuid", daemon.state.devices[i].uuid_text},
                        {"name", daemon.state.devices[i].name},
-                       {"held_by", or_null(daemon.gpus.locked_by(i))}});
+                       {"held_by", held_by(daemon, i)}});
   auto attached = std::count_if(daemon.state.clients.begin(), daemon.state.clients.end(),
                                 [](const auto& entry) { return entry.second.state == policy::ClientState::attached; });
   auto living = std::count_if(daemon.state.jobs.begin(), daemon.state.jobs.end(), [](const auto& entry) {
@@ -163,6 +198,7 @@ Json status_json(const Daemon& daemon) {
           {"state_file", daemon.settings.state_file},
           {"config_file", or_null(daemon.settings.config.file)},
           {"driver", or_null(daemon.gpus.describe())},
+          {"driver_choice", or_null(daemon.settings.driver)},
           {"no_device", daemon.gpus.no_device() ? Json(daemon.gpus.no_device()->message) : Json(nullptr)},
           {"collecting", daemon.guests.collecting()},
           {"jobs", living},

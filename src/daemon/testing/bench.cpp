@@ -25,15 +25,19 @@ namespace {
 
 constexpr int kWatchdog = 30000;  // milliseconds; nothing here takes a tenth of it
 
+std::string nvml_uuid(size_t device) {
+  std::string hex = device_uuid(device);
+  return "GPU-" + hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" + hex.substr(16, 4) + "-" +
+         hex.substr(20);
+}
+
 class FakeSource : public GpuSource {
  public:
   explicit FakeSource(std::shared_ptr<FakeGpus> gpus) : gpus_(std::move(gpus)) {}
   Result<std::vector<GpuInfo>> open() override {
     std::lock_guard lock(gpus_->mutex);
     std::vector<GpuInfo> infos;
-    for (size_t i = 0; i < gpus_->devices.size(); ++i)
-      infos.push_back({i == 0 ? "GPU-00112233-4455-6677-8899-aabbccddeeff" : "GPU-00112233-4455-6677-8899-aabbccddee00",
-                       "Fake", gpus_->devices[i].total});
+    for (size_t i = 0; i < gpus_->devices.size(); ++i) infos.push_back({nvml_uuid(i), "Fake", gpus_->devices[i].total});
     if (infos.empty()) return Error{"no_device", "no fake device"};
     return infos;
   }
@@ -65,6 +69,12 @@ bool readable(int fd) {
 }
 
 }  // namespace
+
+std::string device_uuid(size_t device) {
+  char text[33];
+  std::snprintf(text, sizeof text, "00112233445566778899%08x%04zx", static_cast<unsigned>(::getpid()), device);
+  return text;
+}
 
 std::unique_ptr<GpuSource> make_fake_source(std::shared_ptr<FakeGpus> gpus) {
   return std::make_unique<FakeSource>(std::move(gpus));

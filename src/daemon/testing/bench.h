@@ -17,10 +17,10 @@
 namespace berth::daemon {
 
 inline constexpr uint64_t kMiB = 1ull << 20, kGiB = 1ull << 30;
-inline constexpr const char* kUuid = "00112233445566778899aabbccddeeff";  // of the first device, as fake_guest takes it
-inline constexpr const char* kUuid2 = "00112233445566778899aabbccddee00";  // of the second
+// The fake device's UUID as fake_guest takes it. One for each test process: daemons lock devices machine-wide by UUID.
+std::string device_uuid(size_t device = 0);
 
-// Two devices of 16 GiB unless told otherwise. Shared by test and worker, hence the lock.
+// One device of 16 GiB unless told otherwise. Shared by test and worker, hence the lock.
 class FakeGpus {
  public:
   struct Device {

@@ -12,9 +12,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <map>
+#include <random>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <thread>
 
+#include "wire/activity_page.h"
 #include "wire/control.h"
 #include "wire/daemon_page.h"
 #include "wire/guest_protocol.h"
@@ -26,6 +31,11 @@ using namespace berth::wire;
 std::string socket_path;
 int guest_fd = -1, control_fd = -1;
 const DaemonPage* page = nullptr;
+ActivityPage* activity = nullptr;
+int activity_fd = -1;
+std::map<uint64_t, const ActivityPage*> watched;  // by client id
+std::string watch_log;                            // what was told since `watches` was last asked
+uint64_t own_id = 0;
 uint32_t sequence = 0;
 
 int connect_daemon() {
@@ -37,19 +47,22 @@ int connect_daemon() {
   return fd;
 }
 
-std::string receive(int fd, int* descriptor = nullptr) {
+std::string receive(int fd, int* descriptor = nullptr, int* second = nullptr, int flags = 0) {
   static char buffer[kMaxPacket];
   iovec part{buffer, sizeof buffer};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | flags);
   if (size <= 0) return "";
-  if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && descriptor)
-    std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+  if (cmsghdr* header = CMSG_FIRSTHDR(&message)) {
+    if (descriptor) std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+    if (second && header->cmsg_len >= CMSG_LEN(2 * sizeof(int)))
+      std::memcpy(second, CMSG_DATA(header) + sizeof(int), sizeof *second);
+  }
   return {buffer, static_cast<size_t>(size)};
 }
 
@@ -60,11 +73,105 @@ bool read_as(const std::string& packet, Message* message) {
   return true;
 }
 
+// A packet that the daemon sends unasked.
+bool take_watch(const std::string& packet, int descriptor) {
+  Watch watch;
+  if (!read_as(packet, &watch)) return false;
+  if (watch.client_id == 0) return true;  // only wakes the helper of a real guest
+  watched.erase(watch.client_id);
+  std::string text = std::to_string(watch.client_id);
+  if (watch.relation == Relation::none) {
+    text += ":none";
+  } else {
+    text += watch.relation == Relation::higher ? ":higher" : ":peer";
+    text += ":" + std::to_string(static_cast<int>(watch.devices[0]));
+    void* memory = ::mmap(nullptr, sizeof(ActivityPage), PROT_READ, MAP_SHARED, descriptor, 0);
+    std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+    int again = ::open(path.c_str(), O_RDWR);  // whoever wants to write into another's page
+    for (int fd : {descriptor, again})
+      if (fd >= 0 && (::mmap(nullptr, sizeof(ActivityPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED ||
+                      ::ftruncate(fd, 16) == 0 || ::write(fd, "x", 1) == 1))
+        text += ":writable";
+    if (memory != MAP_FAILED) watched[watch.client_id] = static_cast<const ActivityPage*>(memory);
+    ::close(again);
+  }
+  ::close(descriptor);
+  watch_log += (watch_log.empty() ? "" : " ") + text;
+  return true;
+}
+
+std::string show_watches() {
+  for (;;) {
+    int descriptor = -1;
+    std::string packet = receive(guest_fd, &descriptor, nullptr, MSG_DONTWAIT);
+    if (packet.empty() || !take_watch(packet, descriptor)) break;
+  }
+  return std::exchange(watch_log, "");
+}
+
+// The activity page, which the daemon may then seal.
+std::string map_activity() {
+  void* memory = ::mmap(nullptr, sizeof(ActivityPage), PROT_READ | PROT_WRITE, MAP_SHARED, activity_fd, 0);
+  if (memory == MAP_FAILED) return "no page";
+  activity = static_cast<ActivityPage*>(memory);
+  if (::ftruncate(activity_fd, 16) == 0) return "resizable";
+  auto message = make_message<Mapped>(++sequence);
+  return ::send(guest_fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message ? "ok" : "lost";
+}
+
+// `work SUBMITTED COMPLETED [SERVICE_US]`: so many batches in all on the first stream.
+std::string work(std::istream& line) {
+  uint32_t submitted = 0, completed = 0;
+  uint64_t service = 0;
+  line >> submitted >> completed >> service;
+  ActivitySlot& slot = activity->slots[0];
+  activity->slot_count.store(1);
+  slot.submitted.store(submitted);
+  slot.completed.store(completed);
+  activity->devices[0].submissions.store(submitted);
+  activity->devices[0].service_ns.store(service * 1000);
+  return "ok";
+}
+
+// `show GO HELD_BY BLOCKER HELD_MS`: what the helper thread of a guest publishes.
+std::string show(std::istream& line) {
+  uint32_t go = 1, held_by = 0;
+  uint64_t blocker = 0, held = 0;
+  line >> go >> held_by >> blocker >> held;
+  ActivityDevice& device = activity->devices[0];
+  device.blocker.store(blocker);
+  device.held_by.store(held_by);
+  device.held_ns.store(held * 1000000);
+  device.go.store(go);
+  return "ok";
+}
+
+// The page changes under the daemon's eyes, for ever.
+std::string scribble(std::istream& line) {
+  unsigned seed = 1;
+  line >> seed;
+  std::thread([seed] {
+    std::mt19937_64 random(seed);
+    for (;;) reinterpret_cast<volatile uint64_t*>(activity)[random() % (sizeof(ActivityPage) / 8)] = random();
+  }).detach();
+  return "ok";
+}
+
+// gate, may_run, paused, window in us, company in us, starved in ms
+std::string show_gate() {
+  const PageDevice& device = page->devices[0];
+  std::ostringstream text;
+  text << page->gate << " " << device.may_run << " " << device.paused << " " << device.window_ns / 1000 << " "
+       << device.company_ns / 1000 << " " << device.starved_ns / 1000000;
+  return text.str();
+}
+
 std::string attach(std::istream& line) {
   std::string role, hex;
   line >> role;
   auto hello = make_message<Hello>(++sequence);
   hello.role = role == "viewer" ? Role::viewer : Role::client;
+  hello.features = hello.role == Role::client ? kFeatureActivity : 0;
   std::strcpy(hello.shim_version, "test");
   for (; line >> hex; ++hello.device_count)
     for (size_t i = 0; i < 16; ++i)
@@ -73,7 +180,8 @@ std::string attach(std::istream& line) {
   if (guest_fd < 0) return "unreachable";
   ::send(guest_fd, &hello, sizeof hello, 0);
   int descriptor = -1;
-  std::string packet = receive(guest_fd, &descriptor);
+  activity_fd = -1;
+  std::string packet = receive(guest_fd, &descriptor, &activity_fd);
   Refused refused;
   if (read_as(packet, &refused)) return "refused " + std::to_string(static_cast<int>(refused.why));
   Welcome welcome;
@@ -84,6 +192,8 @@ std::string attach(std::istream& line) {
   ::close(descriptor);
   if (memory == MAP_FAILED) return "no page";
   page = static_cast<const DaemonPage*>(memory);
+  own_id = welcome.client_id;
+  if (hello.features && activity_fd < 0) return "no activity page";
   return std::string("welcome ") + (welcome.restarted ? "restarted" : "fresh") + (writable ? " writable" : "");
 }
 
@@ -103,7 +213,10 @@ Reserve reserve_message(std::istream& line) {
 
 std::string await_grant() {
   Grant grant;
-  if (!read_as(receive(guest_fd), &grant)) return "lost";
+  int descriptor = -1;
+  std::string packet = receive(guest_fd, &descriptor);
+  while (take_watch(packet, descriptor)) packet = receive(guest_fd, &descriptor);
+  if (!read_as(packet, &grant)) return "lost";
   if (grant.header.sequence != sequence) return "wrong sequence";
   const char* status[] = {"granted", "over_quota", "device_full"};
   return std::string(status[static_cast<int>(grant.status)]) + " " + std::to_string(grant.bytes) + " " +
@@ -181,6 +294,19 @@ std::string act(const std::string& word, std::istream& line) {
     message.kind = static_cast<Kind>(kind);
     return send_message(message);
   }
+  if (word == "map") return map_activity();
+  if (word == "work") return work(line);
+  if (word == "show") return show(line);
+  if (word == "active") return send_message(make_message<Active>(++sequence));
+  if (word == "gate") return show_gate();
+  if (word == "id") return std::to_string(own_id);
+  if (word == "watches") return show_watches();
+  if (word == "peek") {  // how many batches a watched client has submitted
+    uint64_t client = 0;
+    line >> client;
+    return watched.contains(client) ? std::to_string(watched[client]->slots[0].submitted.load()) : "unknown";
+  }
+  if (word == "scribble") return scribble(line);
   if (word == "refresh") return send_message(make_message<Refresh>(++sequence));
   if (word == "notice") {
     auto message = make_message<Notice>(++sequence);
