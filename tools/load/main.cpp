@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <map>
 
 #include "base/size.h"
@@ -35,9 +36,9 @@ std::string names_of(const std::map<std::string, T>& names) {
 }
 
 void add_size(CLI::App* app, const std::string& name, uint64_t* target, const std::string& text) {
-  auto set = [target](const std::string& given) {
+  auto set = [name, target](const std::string& given) {
     auto size = parse_size(given);
-    if (!size) throw CLI::ValidationError(size.error().message);
+    if (!size) throw CLI::ValidationError(name + ": " + size.error().message);
     *target = *size;
   };
   app->add_option_function<std::string>(name, set, text)->type_name("SIZE");
@@ -46,19 +47,41 @@ void add_size(CLI::App* app, const std::string& name, uint64_t* target, const st
 template <class T>
 void add_choice(CLI::App* app, const std::string& name, T* target, const std::map<std::string, T>& choices,
                 const std::string& text) {
-  auto set = [&choices, target](const std::string& given) {
+  auto set = [name, &choices, target](const std::string& given) {
     auto found = choices.find(given);
-    if (found == choices.end()) throw CLI::ValidationError("'" + given + "' is none of " + names_of(choices));
+    if (found == choices.end()) throw CLI::ValidationError(name + ": '" + given + "' is none of " + names_of(choices));
     *target = found->second;
   };
   app->add_option_function<std::string>(name, set, text + ": " + names_of(choices))->type_name("WHICH");
 }
 
+// A check like CLI::Range, in our words.
+CLI::Validator between(double low, double high) {
+  auto check = [low, high](const std::string& given) {
+    double value = NAN;
+    bool inside = CLI::detail::lexical_cast(given, value) && value >= low && value <= high;
+    return inside ? std::string() : fmt::format("'{}' is not a number from {} to {}", given, low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
+// What CLI11 found wrong, as berth says it.
+std::string usage_message(const CLI::ParseError& error) {
+  std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) return "'" + text.substr(text.find(": ") + 2) + "' is not expected here";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && text.find("required") != std::string::npos)
+    return text.substr(0, text.find(':')) + " needs a value";
+  static const std::string kConversion = "Could not convert: ";
+  size_t equals = text.find(" = ");
+  if (!text.starts_with(kConversion) || equals == std::string::npos) return text;
+  return text.substr(kConversion.size(), equals - kConversion.size()) + ": '" + text.substr(equals + 3) + "' is not a number";
+}
+
 void add_work(CLI::App* mode, Options* options, const std::string& kernels, const std::string& kernel_us) {
   mode->add_option("--kernels", options->kernels, "kernels in each (default " + kernels + ")")
-      ->check(CLI::Range(1, 100000));
+      ->check(between(1, 100000));
   mode->add_option("--kernel-us", options->kernel_us, "length of a kernel in microseconds (default " + kernel_us + ")")
-      ->check(CLI::Range(1, 60000000));
+      ->check(between(1, 60000000));
   mode->add_flag("--graph", options->graph, "submit each as one CUDA graph");
 }
 
@@ -66,7 +89,7 @@ void add_common(CLI::App* app, Options* options) {
   add_size(app, "--bytes", &options->bytes,
            "device memory to use (default 64M; alloc 256M, or all there is with --grow)");
   add_size(app, "--step", &options->step, "allocate in pieces of this size");
-  app->add_option("--seconds", options->seconds, "how long")->capture_default_str()->check(CLI::Range(0.0, 1e7));
+  app->add_option("--seconds", options->seconds, "how long")->capture_default_str()->check(between(0, 10000000));
   add_choice(app, "--kind", &options->kind, kKinds, "kind of allocation (default linear)");
   add_choice(app, "--lookup", &options->lookup, kLookups, "how driver functions are found (default dlsym)");
   app->add_option("--device", options->device, "which device the program uses")->capture_default_str();
@@ -82,7 +105,7 @@ void describe_command(CLI::App* app, Options* options) {
   add_size(alloc, "--write", &options->write,
            "pattern at either end of each allocation, verified at the end (default 1M)");
   CLI::App* infer = app->add_subcommand("infer", "answer requests that come at random (Poisson, open loop)");
-  infer->add_option("--rate", options->rate, "requests a second")->capture_default_str()->check(CLI::Range(0.001, 1e6));
+  infer->add_option("--rate", options->rate, "requests a second")->capture_default_str()->check(between(0.001, 1000000));
   add_work(infer, options, "20", "50");
   CLI::App* train = app->add_subcommand("train", "back-to-back steps");
   add_work(train, options, "10", "200");
@@ -185,7 +208,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "berth-load: {}; see berth-load --help\n", error.what());
+    fmt::print(stderr, "berth-load: {}; see berth-load --help\n", usage_message(error));
     return kUsage;
   }
   if (!app.get_subcommands().empty()) options.mode = app.get_subcommands()[0]->get_name();
