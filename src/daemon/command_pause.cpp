@@ -16,7 +16,8 @@ void Commands::resume(const SessionPtr& session, const Json& request) {
   auto id = own_job(session, request, &inside);
   if (!id) return fail(session, id.error());
   if (inside)
-    return fail(session, {"not_permitted", "from inside the job it can be paused but not resumed; resume it from outside"});
+    return fail(session,
+                {"not_permitted", "from inside the job it can be paused but not resumed; resume it from outside"});
   change_state(session, *id, policy::JobState::running);
 }
 
@@ -38,7 +39,8 @@ void Commands::change_state(const SessionPtr& session, JobId id, policy::JobStat
       return fail(session, {"unknown_job", "the job has ended meanwhile"});
     policy::Job& kept = it->second;
     if (saved) {
-      daemon_.events.add({std::string("job_") + word, kept.name, kept.user, kept.name + " was " + word, Json::object()});
+      daemon_.events.add(
+          {std::string("job_") + word, kept.name, kept.user, kept.name + " was " + word, Json::object()});
       return reply(session, job_json(daemon_, kept));
     }
     if (kept.state == state)

@@ -29,7 +29,8 @@ constexpr policy::Time kLongestBatch = std::chrono::seconds(10);
 
 Result<ActivityPage> ActivityPage::create() {
   auto failed = [](const char* what) {
-    return Error{"internal", std::string("cannot make a client's activity page (") + what + "): " + std::strerror(errno)};
+    return Error{"internal",
+                 std::string("cannot make a client's activity page (") + what + "): " + std::strerror(errno)};
   };
   ActivityPage made;
   made.writer_.reset(::memfd_create("berth-activity", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -97,8 +98,8 @@ void PageReader::read_slots(const wire::ActivityPage& page, uint32_t ordinal, po
     if (outstanding > ~kAhead) outstanding = 0;
     if (done > ~kAhead) done = 0;
     if (outstanding > kMostBatches || done > kMostBatches) {
-      implausible_ = "its stream " + std::to_string(i) + " has " + std::to_string(outstanding) + " batches outstanding and " +
-                     std::to_string(done) + " just completed";
+      implausible_ = "its stream " + std::to_string(i) + " has " + std::to_string(outstanding) +
+                     " batches outstanding and " + std::to_string(done) + " just completed";
       return;
     }
     sighting->outstanding += outstanding;
@@ -121,8 +122,8 @@ Look PageReader::read(const wire::ActivityPage& page, uint32_t ordinal, policy::
   look.sighting.submitted = grown(submissions, before.submissions, kMostSubmissions, "count of submissions");
   uint64_t waited = grown(held, before.held, ~0ull / 2, "waiting time");
   look.waited = std::min(elapsed, policy::Time(static_cast<int64_t>(waited)));
-  look.sighting.batch = policy::Time(static_cast<int64_t>(
-      std::min(shown.batch_ns.load(kPlainLoad), static_cast<uint64_t>(kLongestBatch.count()))));
+  look.sighting.batch = policy::Time(
+      static_cast<int64_t>(std::min(shown.batch_ns.load(kPlainLoad), static_cast<uint64_t>(kLongestBatch.count()))));
   look.sighting.busy = wire::is_busy(page, ordinal, static_cast<uint64_t>(now.count()));
   look.goes = shown.go.load(kPlainLoad) != 0;
   look.by_higher = shown.held_by.load(kPlainLoad) == 1;

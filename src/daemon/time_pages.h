@@ -39,10 +39,10 @@ class ActivityPage {
 // What a client showed on one of its devices since the last look.
 struct Look {
   policy::Sighting sighting;
-  bool goes = true;         // its work may go now
-  bool by_higher = false;   // a higher client is busy: it does not go, or goes all the same as an exception
-  uint64_t blocker = 0;     // client_id of that one
-  policy::Time waited{0};   // with work outstanding that was not let go
+  bool goes = true;        // its work may go now
+  bool by_higher = false;  // a higher client is busy: it does not go, or goes all the same as an exception
+  uint64_t blocker = 0;    // client_id of that one
+  policy::Time waited{0};  // with work outstanding that was not let go
 };
 
 // Reads one client's page again and again. Figures that can't be are no figures: implausible() then says why, for good,
@@ -72,10 +72,11 @@ class PageReader {
 
 // What a row of looks at a client on one device tells that people should know.
 struct Progress {
-  policy::Time progressed{policy::kNever};    // last time that it completed anything, had nothing to complete, or was held
-  policy::Time held_since{policy::kNever};    // by higher clients; kNever: it isn't
-  policy::Time told{policy::kNever};          // at most once a minute
-  bool stuck = false;                         // has had work that may go for kStuck and none has become complete
+  policy::Time progressed{
+      policy::kNever};  // last time that it completed anything, had nothing to complete, or was held
+  policy::Time held_since{policy::kNever};  // by higher clients; kNever: it isn't
+  policy::Time told{policy::kNever};        // at most once a minute
+  bool stuck = false;                       // has had work that may go for kStuck and none has become complete
 };
 enum class Concern { none, no_progress, starvation_pass };
 inline constexpr policy::Time kStuck = std::chrono::seconds(10);

@@ -56,7 +56,8 @@ void TimeScheduler::mapped(policy::ClientId id) {
   stale_ = true;
 }
 
-// Its first work since kGateTell was set. The page may not show it yet, so its word is enough to stay awake for a while.
+// Its first work since kGateTell was set. The page may not show it yet, so its word is enough to stay awake for a
+// while.
 void TimeScheduler::active(policy::ClientId id) {
   if (!clients_.contains(id) || state_ == State::awake) return;
   lively_ = steady_now();
@@ -128,7 +129,8 @@ void TimeScheduler::update_watch_lists() {
   }
   watch_lists_.update(all, [this](policy::ClientId to, const wire::Watch& message) {
     auto about = clients_.find(message.client_id);
-    int page = message.relation == wire::Relation::none || about == clients_.end() ? -1 : about->second.activity.reader();
+    int page =
+        message.relation == wire::Relation::none || about == clients_.end() ? -1 : about->second.activity.reader();
     clients_.at(to).connection->send_message(message, page);
   });
 }
@@ -164,9 +166,8 @@ bool TimeScheduler::write_page(Client& client) {
 }
 
 bool TimeScheduler::has_peers(const Client& client) const {
-  return std::any_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
-    return entry.second.job == client.job && entry.first != client.client;
-  });
+  return std::any_of(clients_.begin(), clients_.end(),
+                     [&](const auto& entry) { return entry.second.job == client.job && entry.first != client.client; });
 }
 
 void TimeScheduler::tick() {

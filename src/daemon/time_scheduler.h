@@ -1,10 +1,11 @@
-// GPU time: puts into practice what policy/scheduler.h decides. Reads the clients' activity pages, ticks, writes gates and
-// turns into the clients' pages, and tells clients whose pages to watch. Owned by the event loop.
+// GPU time: puts into practice what policy/scheduler.h decides. Reads the clients' activity pages, ticks, writes gates
+// and turns into the clients' pages, and tells clients whose pages to watch. Owned by the event loop.
 //
 // States:  asleep   nobody works: no timer; kGateTell is set, the first submission wakes us
 //          awake    a tick each millisecond (while there is something to decide) or each 20 ms
 //          resting  kGateTell has just been set: one more tick, since somebody may have submitted right before
-// asleep -> awake by `active`; awake -> resting after a second without work; resting -> asleep, or awake if there is work.
+// asleep -> awake by `active`; awake -> resting after a second without work; resting -> asleep, or awake if there is
+// work.
 #pragma once
 #include <asio/steady_timer.hpp>
 #include <map>
@@ -25,10 +26,10 @@ class Daemon;
 // What people see of a job on a device.
 struct TimeView {
   std::optional<double> second_ratio, minute_ratio;  // none: nothing is tracked, the job is alone
-  double waited_seconds = 0;                         // held by work of higher priority or by the daemon, as its clients say
-  double throttled_seconds = 0;                      // held by the daemon
-  bool may_run = true;                               // as far as the daemon is concerned
-  std::string held_by;                               // a job's name, "turn", "max_share" or "paused": the last
+  double waited_seconds = 0;     // held by work of higher priority or by the daemon, as its clients say
+  double throttled_seconds = 0;  // held by the daemon
+  bool may_run = true;           // as far as the daemon is concerned
+  std::string held_by;           // a job's name, "turn", "max_share" or "paused": the last
   std::optional<double> window_seconds, company_seconds, waiting_bound_seconds;
 };
 

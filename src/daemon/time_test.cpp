@@ -31,10 +31,11 @@ class TimeTest : public DaemonTest {
   static bool watches(Program& program, const std::string& expected) {
     std::string all;
     return eventually([&] {
-      std::string some = program.say("watches");
-      all += (all.empty() || some.empty() ? "" : " ") + some;
-      return all == expected;
-    }) || (ADD_FAILURE() << "told: " << all, false);
+             std::string some = program.say("watches");
+             all += (all.empty() || some.empty() ? "" : " ") + some;
+             return all == expected;
+           }) ||
+           (ADD_FAILURE() << "told: " << all, false);
   }
   static void work(Program& program, int submitted, int completed = 0) {
     EXPECT_EQ(program.say("work " + std::to_string(submitted) + " " + std::to_string(completed)), "ok");

@@ -57,7 +57,8 @@ void TimeScheduler::judge(Client& client, size_t ordinal, const Look& look, poli
   Progress& progress = client.progress[ordinal];
   Concern concern = note(progress, look, now, settings_.starvation);
   const policy::Sighting& shown = look.sighting;
-  if (!progress.stuck && (shown.busy || shown.outstanding > 0 || shown.submitted > 0 || shown.completed > 0)) lively_ = now;
+  if (!progress.stuck && (shown.busy || shown.outstanding > 0 || shown.submitted > 0 || shown.completed > 0))
+    lively_ = now;
   if (concern == Concern::no_progress)
     tell(client, ordinal, "no_progress",
          "has had work on the GPU for " + std::to_string(kStuck / std::chrono::seconds(1)) +
@@ -88,9 +89,8 @@ double TimeScheduler::slowdown_of(policy::JobId job) const {
 namespace {
 
 bool is_above_somebody(const policy::DeviceTurns& turns, const policy::Contender& contender) {
-  return std::any_of(turns.contenders.begin(), turns.contenders.end(), [&](const auto& entry) {
-    return entry.second.share.priority < contender.share.priority;
-  });
+  return std::any_of(turns.contenders.begin(), turns.contenders.end(),
+                     [&](const auto& entry) { return entry.second.share.priority < contender.share.priority; });
 }
 
 }  // namespace
@@ -116,7 +116,8 @@ policy::Time TimeScheduler::company_of(const DeviceState& device, policy::JobId 
   std::optional<policy::Time> least;
   policy::Priority mine = device.turns.contenders.at(job).share.priority;
   for (const auto& [other, memory] : device.jobs)
-    if (device.turns.contenders.at(other).share.priority > mine) least = std::min(least.value_or(memory.company), memory.company);
+    if (device.turns.contenders.at(other).share.priority > mine)
+      least = std::min(least.value_or(memory.company), memory.company);
   return least.value_or(policy::Time(0));
 }
 

@@ -29,7 +29,8 @@ wire::Relation relation(const Watchable& mine, const Watchable& theirs) {
 
 void WatchLists::update(const std::vector<Watchable>& clients, const TellWatch& tell) {
   std::erase_if(told_, [&](const auto& entry) {
-    return std::none_of(clients.begin(), clients.end(), [&](const auto& client) { return client.client == entry.first; });
+    return std::none_of(clients.begin(), clients.end(),
+                        [&](const auto& client) { return client.client == entry.first; });
   });
   for (const Watchable& mine : clients) {
     std::map<policy::ClientId, std::pair<Told, wire::Watch>> wanted;

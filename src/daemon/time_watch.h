@@ -1,5 +1,5 @@
-// Which clients look at which others' activity pages: lower ones at higher ones, and clients of one job at each other, as
-// far as they meet on a device and anything of theirs is ever held. Says what has changed since the last time.
+// Which clients look at which others' activity pages: lower ones at higher ones, and clients of one job at each other,
+// as far as they meet on a device and anything of theirs is ever held. Says what has changed since the last time.
 #pragma once
 #include <functional>
 #include <map>

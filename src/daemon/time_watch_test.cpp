@@ -1,10 +1,11 @@
 // Watch lists as differences, and pages as whoever means harm may write them.
+#include "daemon/time_watch.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "daemon/time_pages.h"
-#include "daemon/time_watch.h"
 
 namespace berth::daemon {
 namespace {
@@ -37,7 +38,8 @@ struct TestPage {
 
 TEST(WatchLists, LowerOnesWatchHigherOnesAndPeersEachOther) {
   WatchLists lists;
-  std::vector<Watchable> all{watchable(1, 1, Priority::low), watchable(2, 2, Priority::high), watchable(3, 1, Priority::low)};
+  std::vector<Watchable> all{watchable(1, 1, Priority::low), watchable(2, 2, Priority::high),
+                             watchable(3, 1, Priority::low)};
   EXPECT_EQ(told(lists, all), "1<-2:higher 1<-3:peer 3<-1:peer 3<-2:higher");
   EXPECT_EQ(told(lists, all), "");
   all[1].priority = Priority::low;
@@ -186,7 +188,9 @@ TEST(Progress, WorkThatDoesNotGetOnIsAConcernOnceAMinute) {
   Look look;
   look.sighting.outstanding = 2;
   policy::Time now = std::chrono::seconds(100);
-  auto after = [&](int seconds) { return note(progress, look, now += std::chrono::seconds(seconds), std::chrono::seconds(10)); };
+  auto after = [&](int seconds) {
+    return note(progress, look, now += std::chrono::seconds(seconds), std::chrono::seconds(10));
+  };
   EXPECT_EQ(after(0), Concern::none);
   EXPECT_EQ(after(9), Concern::none);
   EXPECT_EQ(after(1), Concern::no_progress);
@@ -210,7 +214,9 @@ TEST(Progress, AnExceptionForAStarvedClientIsTold) {
   look.goes = false;
   look.by_higher = true;
   policy::Time now = std::chrono::seconds(100);
-  auto after = [&](int seconds) { return note(progress, look, now += std::chrono::seconds(seconds), std::chrono::seconds(10)); };
+  auto after = [&](int seconds) {
+    return note(progress, look, now += std::chrono::seconds(seconds), std::chrono::seconds(10));
+  };
   EXPECT_EQ(after(0), Concern::none);
   EXPECT_EQ(after(11), Concern::none);
   look.goes = true;

@@ -1,12 +1,12 @@
 // How long lower work may keep a higher job company at the beginning of its busy periods (PageDevice::company_ns), so
 // that the higher one stays within its budget. Plain functions over plain state.
 //
-// Derivation. A busy period of a higher job that takes L alone, with company until the period is T old: while it lasts the
-// hardware gives both the same part, so the job gets on by at least T / 2 and loses at most min(L, T / 2). All requests of
-// a busy period are late by no more than that. The slowest hundredth of requests come from the longest periods, so the
-// slowdown there is (L + T / 2) / L with L the long periods' length: taking their 95th percentile P, which is on the safe
-// side of the 99th, the slowdown X is kept by T / 2 <= (X - 1) P. Work of the lower job that is in flight when the company
-// ends (one window) counts as company.
+// Derivation. A busy period of a higher job that takes L alone, with company until the period is T old: while it lasts
+// the hardware gives both the same part, so the job gets on by at least T / 2 and loses at most min(L, T / 2). All
+// requests of a busy period are late by no more than that. The slowest hundredth of requests come from the longest
+// periods, so the slowdown there is (L + T / 2) / L with L the long periods' length: taking their 95th percentile P,
+// which is on the safe side of the 99th, the slowdown X is kept by T / 2 <= (X - 1) P. Work of the lower job that is in
+// flight when the company ends (one window) counts as company.
 //
 // Bounds: company is 0 until kLeastPeriods have been seen, for X <= 1, and never below 0.
 #pragma once
@@ -27,9 +27,10 @@ struct LatencyBudget {
 };
 
 // What a tick saw of the job. A period is a row of ticks at which the job was busy, and its length the exclusive length
-// of what it completed. Two periods between which no tick looked must not be taken for one long period, so a tick with far
-// less service than time (company takes half of it at most) ends one; and where a tick saw only the traces of work, each
-// completed batch counts as a period. Ticks longer than 2 ms tell nothing about lengths: they end a period, unrecorded.
+// of what it completed. Two periods between which no tick looked must not be taken for one long period, so a tick with
+// far less service than time (company takes half of it at most) ends one; and where a tick saw only the traces of work,
+// each completed batch counts as a period. Ticks longer than 2 ms tell nothing about lengths: they end a period,
+// unrecorded.
 struct BusyTick {
   Time elapsed{0};
   bool busy = false;  // now

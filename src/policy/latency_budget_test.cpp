@@ -1,10 +1,10 @@
 // The company that lower work may keep, from the busy periods of a higher job.
+#include "policy/latency_budget.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
-
-#include "policy/latency_budget.h"
 
 namespace berth::policy {
 namespace {

@@ -103,7 +103,8 @@ void charge_elapsed(DeviceTurns& turns, const std::map<JobId, Sighting>& sightin
   for (auto& [job, contender] : turns.contenders) {
     if (!contender.present || contender.held != Held::no) continue;
     const Sighting& sighting = sighting_of(job);
-    Time amount = sighting.outstanding >= 2 ? part : charge_report(contender, sighting, part, elapsed, settings.quantum);
+    Time amount =
+        sighting.outstanding >= 2 ? part : charge_report(contender, sighting, part, elapsed, settings.quantum);
     amount -= settled / running;
     contender.run_charged += amount;
     contender.run_reported += sighting.service;

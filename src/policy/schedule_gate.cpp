@@ -2,7 +2,9 @@
 
 namespace berth::policy {
 
-bool is_recent(const Contender& contender, Time now) { return contender.wants || now - contender.last_active < kRecent; }
+bool is_recent(const Contender& contender, Time now) {
+  return contender.wants || now - contender.last_active < kRecent;
+}
 
 Gate gate_of(const DeviceTurns& turns, JobId job, Time now, Time latency_target) {
   const Contender& mine = turns.contenders.at(job);

@@ -1,11 +1,11 @@
-// What a job's guests have to do about their submissions on a device, by who else is there: nothing as long as the job is
-// alone, so that nobody pays for what isn't needed. Plain functions over plain state.
+// What a job's guests have to do about their submissions on a device, by who else is there: nothing as long as the job
+// is alone, so that nobody pays for what isn't needed. Plain functions over plain state.
 #pragma once
 #include "policy/scheduler.h"
 
 namespace berth::policy {
 
-inline constexpr Time kRecent = std::chrono::seconds(5);             // equals that were both active in this time take turns
+inline constexpr Time kRecent = std::chrono::seconds(5);  // equals that were both active in this time take turns
 inline constexpr Time kWindowAmongEquals = std::chrono::milliseconds(1);
 
 struct Gate {

@@ -53,8 +53,8 @@ class VirtualDevice {
     Time wakes{0};           // when the next request comes
     Time request_began{0};
     std::vector<Time> latencies;
-    Sighting seen;           // since the last tick
-    Time service{0};         // truly received
+    Sighting seen;    // since the last tick
+    Time service{0};  // truly received
   };
 
   DeviceTurns turns;

@@ -14,7 +14,8 @@ Standing standing(DeviceTurns& turns, size_t level) {
   Standing all;
   for (auto& [job, contender] : turns.contenders)
     if (contender.stands && level_of(contender) == level) all.emplace_back(job, &contender);
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second->vtime < b.second->vtime; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.second->vtime < b.second->vtime; });
   return all;
 }
 
@@ -38,8 +39,8 @@ Time length_of(const DeviceTurns& turns, const Contender& contender, const TurnS
   return std::max(settings.least_turn, scaled(cycle, contender.share.weight / field.weights));
 }
 
-// In every second at most `share` of it, whatever the alignment: the bucket makes even pulses, and the sum over the last
-// second is the bound. A pulse ends a tick early rather than late.
+// In every second at most `share` of it, whatever the alignment: the bucket makes even pulses, and the sum over the
+// last second is the bound. A pulse ends a tick early rather than late.
 void throttle(Contender& contender, Time passed, Time now) {
   if (!contender.share.max_share || *contender.share.max_share >= 1) {
     contender.throttled = false;
@@ -62,12 +63,14 @@ void see(DeviceTurns& turns, const std::map<JobId, Sighting>& sightings, Time el
          const TurnSettings& settings) {
   std::array<double, 3> least = turns.floor;
   for (size_t level = 0; level < least.size(); ++level)
-    if (auto all = standing(turns, level); !all.empty()) least[level] = std::max(least[level], all.front().second->vtime);
+    if (auto all = standing(turns, level); !all.empty())
+      least[level] = std::max(least[level], all.front().second->vtime);
   turns.floor = least;
   for (auto& [job, contender] : turns.contenders) {
     auto it = sightings.find(job);
     const Sighting sighting = it == sightings.end() ? Sighting() : it->second;
-    if (contender.wants && contender.held != Held::no) contender.held_for[static_cast<size_t>(contender.held)] += elapsed;
+    if (contender.wants && contender.held != Held::no)
+      contender.held_for[static_cast<size_t>(contender.held)] += elapsed;
     contender.wants = sighting.busy || sighting.outstanding > 0;
     contender.backlog = sighting.outstanding >= 2;
     if (contender.wants || sighting.submitted > 0 || sighting.completed > 0) contender.last_active = now;
@@ -85,7 +88,8 @@ void see(DeviceTurns& turns, const std::map<JobId, Sighting>& sightings, Time el
 
 JobId first_starved(const Standing& all, JobId holder, Time now, const TurnSettings& settings) {
   for (const auto& [job, contender] : all)
-    if (job != holder && contender->held == Held::turn && now - contender->waits_since >= settings.starvation) return job;
+    if (job != holder && contender->held == Held::turn && now - contender->waits_since >= settings.starvation)
+      return job;
   return 0;
 }
 
@@ -93,7 +97,8 @@ JobId first_starved(const Standing& all, JobId holder, Time now, const TurnSetti
 JobId choose_holder(const DeviceTurns& turns, const Standing& all, size_t level, Time elapsed, Time now,
                     const TurnSettings& settings) {
   if (all.empty()) return 0;
-  auto held = std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.first == turns.holders[level]; });
+  auto held =
+      std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.first == turns.holders[level]; });
   if (held == all.end() || held->second->in_turn + elapsed / 2 >= length_of(turns, *held->second, settings)) {
     if (JobId starved = first_starved(all, 0, now, settings)) return starved;
     return all.front().first;
@@ -105,8 +110,8 @@ JobId choose_holder(const DeviceTurns& turns, const Standing& all, size_t level,
   return held->first;
 }
 
-// The holder runs, and behind a holder without a backlog the next ones, so that the device has work. One who is ahead of
-// the holder by more than two of the holder's quanta is not among them: it would take what is the holder's.
+// The holder runs, and behind a holder without a backlog the next ones, so that the device has work. One who is ahead
+// of the holder by more than two of the holder's quanta is not among them: it would take what is the holder's.
 void let_run(const DeviceTurns& turns, Standing& all, size_t level, const TurnSettings& settings) {
   const Contender* holder = nullptr;
   for (auto& [job, contender] : all)
@@ -200,8 +205,7 @@ void tick(DeviceTurns& turns, const std::map<JobId, Sighting>& sightings, Time n
     if (contender.held != Held::turn) contender.waits_since = now;
     bool ran = before[job] == Held::no, runs = contender.held == Held::no;
     if (!ran && runs) begin_run(contender);
-    if (ran && !runs)
-      end_run(contender, sightings.contains(job) ? sightings.at(job) : Sighting(), now);
+    if (ran && !runs) end_run(contender, sightings.contains(job) ? sightings.at(job) : Sighting(), now);
   }
   if (is_contended(turns)) turns.contended = now;
   turns.asleep = !next_tick(turns, now);

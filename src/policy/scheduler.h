@@ -1,5 +1,5 @@
-// Who may run on one device: turns among jobs of equal priority, shares that are never exceeded, pauses. Plain functions
-// over plain state; the clock is an argument, nothing is read or written here. One DeviceTurns a device.
+// Who may run on one device: turns among jobs of equal priority, shares that are never exceeded, pauses. Plain
+// functions over plain state; the clock is an argument, nothing is read or written here. One DeviceTurns a device.
 //
 // The caller ticks (every kFastTick while decisions are to be made, see next_tick) with what the jobs' clients showed;
 // each tick charges the jobs for the time since the last one and then decides who may run until the next.
@@ -9,11 +9,11 @@
 // (measured on an H200) and nothing when one runs alone. So for jobs that all want more than they get, over any time in
 // which the same jobs want to run: |service - weight's part| <= one turn + the work in flight when a turn ends.
 //
-// Charging. What is charged is the device's time, not what clients report: the holder of an exclusive turn pays the wall's
-// time while it has work outstanding, so it gains nothing by lying. Where several had work that could run, the hardware
-// gave each the same part, and so does the charge. Reports count only where they can do little harm: the rest of the
-// batches in flight when a turn ends (between 0 and the time until they were seen complete), and bursts of jobs without a
-// backlog (which may owe at most one quantum).
+// Charging. What is charged is the device's time, not what clients report: the holder of an exclusive turn pays the
+// wall's time while it has work outstanding, so it gains nothing by lying. Where several had work that could run, the
+// hardware gave each the same part, and so does the charge. Reports count only where they can do little harm: the rest
+// of the batches in flight when a turn ends (between 0 and the time until they were seen complete), and bursts of jobs
+// without a backlog (which may owe at most one quantum).
 //
 // Levels: jobs of one priority take turns among themselves. That higher ones come first is seen to by the guests
 // themselves, without the daemon (wire/activity_page.h); here their work only means that lower ones are not charged.
@@ -72,14 +72,14 @@ struct Contender {
   bool stands = false;                  // wants, and neither paused nor throttled
   bool present = false;                 // since the last tick its work was on the device, as far as anybody can tell
   Time last_active{kNever};
-  Time waits_since{0};  // while it stands and may not run
-  double vtime = 0;     // seconds of service / weight
+  Time waits_since{0};   // while it stands and may not run
+  double vtime = 0;      // seconds of service / weight
   Time since_waking{0};  // charged since it last stood up: less than a quantum = it gets in quickly
   Time in_turn{0};       // charged in this turn
 
   // The present run (from the moment it may run until its last batch is complete): for the bill at its end.
   Time run_charged{0}, run_reported{0};
-  Time owed{0};  // time with work outstanding that no report has covered yet
+  Time owed{0};           // time with work outstanding that no report has covered yet
   uint64_t draining = 0;  // batches that were in flight when it had to stop and are not complete
   Time stopped_at{0}, drain_charged{0};
 
@@ -87,19 +87,19 @@ struct Contender {
   bool throttled = false;
 
   ServiceHistory history;
-  Time charged{0};                // in all
+  Time charged{0};                 // in all
   std::array<Time, 4> held_for{};  // by Held: wanted to run and was not let
   Held last_held = Held::no;       // the last that was not `no`
 };
 
 struct DeviceTurns {
   std::map<JobId, Contender> contenders;
-  std::array<JobId, 3> holders{};         // by priority; 0 = nobody
+  std::array<JobId, 3> holders{};  // by priority; 0 = nobody
   std::array<Time, 3> turn_began{};
-  std::array<double, 3> floor{};          // least virtual time of those who stand; never falls
-  Time ticked{0};                         // the last tick
-  bool asleep = true;                     // no tick was wanted since
-  Time contended{kNever};                 // last time that there was something to decide
+  std::array<double, 3> floor{};  // least virtual time of those who stand; never falls
+  Time ticked{0};                 // the last tick
+  bool asleep = true;             // no tick was wanted since
+  Time contended{kNever};         // last time that there was something to decide
 };
 
 // A job that is new to the device, or one whose wishes have changed; what it has had stays in proportion.
@@ -114,8 +114,9 @@ void tick(DeviceTurns& turns, const std::map<JobId, Sighting>& sightings, Time n
 // client that begins to work must tell.
 std::optional<Time> next_tick(const DeviceTurns& turns, Time now);
 
-// The turn of a job among those that stand, and the longest that it then waits for one, the work in flight of the others
-// not counted: max(cycle, n x least_turn, its turn x all weights / its own), but no more than `starvation` and a cycle.
+// The turn of a job among those that stand, and the longest that it then waits for one, the work in flight of the
+// others not counted: max(cycle, n x least_turn, its turn x all weights / its own), but no more than `starvation` and a
+// cycle.
 Time turn_length(const DeviceTurns& turns, JobId job, const TurnSettings& settings);
 Time waiting_bound(const DeviceTurns& turns, JobId job, const TurnSettings& settings);
 

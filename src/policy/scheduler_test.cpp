@@ -100,7 +100,7 @@ TEST(Scheduler, B45SmallKernelsUnderACapOfTwentyPercent) {
   std::vector<double> service = record(device, job, seconds(20));
   Windows second = windows_of(service, 1000, 1), tenth = windows_of(service, 100, 100);
   EXPECT_LE(second.most, 0.2 + kOneWindow);  // plus one window, in whatever second
-  EXPECT_GE(second.least, 0.19);        // B39: no bang-bang
+  EXPECT_GE(second.least, 0.19);             // B39: no bang-bang
   EXPECT_NEAR(tenth.mean, 0.2, 0.005);
   EXPECT_LE(tenth.deviation, 0.02);
   EXPECT_EQ(device.turns.contenders.at(job).last_held, Held::max_share);

@@ -26,7 +26,8 @@ template <size_t N>
 void put(std::array<Time, N>& ring, int64_t place, Time service) {
   Time& last = ring[static_cast<size_t>(place) % N];
   last += service;
-  for (size_t back = 0; back + 1 < N && ring[static_cast<size_t>(place - static_cast<int64_t>(back)) % N] < Time(0); ++back)
+  for (size_t back = 0; back + 1 < N && ring[static_cast<size_t>(place - static_cast<int64_t>(back)) % N] < Time(0);
+       ++back)
     ring[static_cast<size_t>(place - static_cast<int64_t>(back) - 1) % N] +=
         std::exchange(ring[static_cast<size_t>(place - static_cast<int64_t>(back)) % N], Time(0));
 }

@@ -72,7 +72,7 @@ bool readable(int fd) {
 
 std::string device_uuid(size_t device) {
   char text[33];
-  std::snprintf(text, sizeof text, "00112233445566778899%08x%04zx", static_cast<unsigned>(::getpid()), device);
+  std::snprintf(text, sizeof text, "00112233445566778899%08x%04x", static_cast<unsigned>(::getpid()), static_cast<unsigned>(device & 0xffff));
   return text;
 }
 
