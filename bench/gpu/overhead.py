@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attach, cuMemAlloc, launch, training step: unshared and under berth, interleaved."""
+"""Attach, cuMemAlloc, launch, training step: unshared and under berth, interleaved. --calls, --training: only these."""
 import json
 import os
 import statistics
@@ -10,14 +10,15 @@ from common import BUILD, finish, interval, python, start
 
 PAIRS = int(os.environ.get("PAIRS", 10))
 calls = [os.path.join(BUILD, "tests/driver_calls")]
-alone, shared = [], []
-for _ in range(PAIRS):
-    alone.append(json.loads(finish(start(calls))[1]))
-    shared.append(json.loads(finish(start(calls, ["-m", "20G"]))[1]))
-print(f"{'median of ' + str(PAIRS) + ' runs':<34}{'alone':>12}{'berth':>12}{'more':>12}")
-for key in alone[0]:
-    a, b = statistics.median(r[key] for r in alone), statistics.median(r[key] for r in shared)
-    print(f"{key:<34}{a:>12.3f}{b:>12.3f}{b - a:>12.3f}")
+if "--training" not in sys.argv:
+    alone, shared = [], []
+    for _ in range(PAIRS):
+        alone.append(json.loads(finish(start(calls))[1]))
+        shared.append(json.loads(finish(start(calls, ["-m", "20G"]))[1]))
+    print(f"{'median of ' + str(PAIRS) + ' runs':<34}{'alone':>12}{'berth':>12}{'more':>12}")
+    for key in alone[0]:
+        a, b = statistics.median(r[key] for r in alone), statistics.median(r[key] for r in shared)
+        print(f"{key:<34}{a:>12.3f}{b:>12.3f}{b - a:>12.3f}")
 if "--calls" in sys.argv:
     raise SystemExit
 ratios, base = [], []

@@ -39,7 +39,7 @@ void observe(LatencyBudget& budget, const BusyTick& tick) {
 Time company(const LatencyBudget& budget, double slowdown, Time window) {
   if (slowdown <= 1 || budget.lengths.size() < kLeastPeriods) return Time(0);
   std::vector<Time> sorted = budget.lengths;
-  auto place = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
+  auto place = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), place, sorted.end());
   double most = 2 * (slowdown - 1) * static_cast<double>(place->count());
   return std::max(Time(0), Time(static_cast<int64_t>(std::min(most, 1e18))) - window);

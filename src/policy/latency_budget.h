@@ -1,12 +1,15 @@
 // How long lower work may keep a higher job company at the beginning of its busy periods (PageDevice::company_ns), so
 // that the higher one stays within its budget. Plain functions over plain state.
 //
-// Derivation. A busy period of a higher job that takes L alone, with company until the period is T old: while it lasts
-// the hardware gives both the same part, so the job gets on by at least T / 2 and loses at most min(L, T / 2). All
-// requests of a busy period are late by no more than that. The slowest hundredth of requests come from the longest
-// periods, so the slowdown there is (L + T / 2) / L with L the long periods' length: taking their 95th percentile P,
-// which is on the safe side of the 99th, the slowdown X is kept by T / 2 <= (X - 1) P. Work of the lower job that is in
-// flight when the company ends (one window) counts as company.
+// Derivation. A busy period of a higher job that takes L alone, with company until the period is T old: while it lasts the
+// hardware gives both the same part, so the job gets on by at least T / 2 and loses at most min(L, T / 2). All requests of
+// a busy period are late by no more than that, so a request of length R is slower by at most (R + T / 2) / R. The budget
+// holds for the usual request and not only for the slowest ones when R is the usual length: the median of the busy periods,
+// most of which are a single request up to a load of about 0.7. For the slowest hundredth, which come from much longer
+// periods, T / 2 <= (X - 1) R is then on the safe side. (With a high percentile in place of the median the budget for p99
+// alone allows a T as long as a whole request; then most requests have company, the job's load doubles, and on an H200 a
+// service at half load no longer kept up.) Work of the lower job that is in flight when the company ends (one window)
+// counts as company.
 //
 // Bounds: company is 0 until kLeastPeriods have been seen, for X <= 1, and never below 0.
 #pragma once

@@ -51,6 +51,8 @@ TEST(LatencyBudget, ThePredictedNinetyNinthPercentileIsKept) {
       std::sort(alone.begin(), alone.end());
       std::sort(shared.begin(), shared.end());
       EXPECT_LE(shared[shared.size() * 99 / 100], slowdown * alone[alone.size() * 99 / 100]) << mean << " " << slowdown;
+      // And the usual one, but for what the ticks of the last 512 of 600 periods don't tell.
+      EXPECT_LE(shared[shared.size() / 2], 1.1 * slowdown * alone[alone.size() / 2]) << mean << " " << slowdown;
     }
 }
 
