@@ -44,9 +44,8 @@ int watch(const PsOptions& options, double seconds) {
 
 int ps(const PsOptions& options) {
   if (!options.watch.empty()) {
-    auto seconds = parse_since(options.watch, 0);
-    if (!seconds || *seconds < 0.1 || *seconds > 86400)
-      return fail({"usage", "'" + options.watch + "' is not an interval: give seconds, such as --watch=2"}, options.json);
+    auto seconds = parse_interval(options.watch, "--watch=2");
+    if (!seconds) return fail(seconds.error(), options.json);
     return watch(options, *seconds);
   }
   return show(read_jobs(options.all), options.json, [](const Json& jobs) { return ps_view(jobs, look_of_stdout()); });

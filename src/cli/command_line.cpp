@@ -82,6 +82,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   std::vector<std::string> program;
   add_run(app, program, &outcome);
   add_ps(app, &outcome);
+  add_top(app, &outcome);
   add_gpus(app, &outcome);
   add_set(app, &outcome);
   add_pause(app, &outcome);
@@ -91,7 +92,6 @@ int run_command_line(const std::vector<std::string>& arguments) {
   add_daemon(app, &outcome);
   add_doctor(app, &outcome);
   add_completion(app, &outcome);
-  add_later_commands(app, &outcome);
 
   std::string command = arguments.empty() || arguments[0].rfind("-", 0) == 0 ? "" : arguments[0];
   if (!command.empty() && app.get_subcommands([&](CLI::App* known) { return known->get_name() == command; }).empty())

@@ -14,6 +14,7 @@ struct Outcome {
 // `command` is COMMAND with its arguments, which the command line's own parser never sees.
 void add_run(CLI::App& app, const std::vector<std::string>& command, Outcome* outcome);
 void add_ps(CLI::App& app, Outcome* outcome);
+void add_top(CLI::App& app, Outcome* outcome);
 void add_gpus(CLI::App& app, Outcome* outcome);
 void add_set(CLI::App& app, Outcome* outcome);
 void add_pause(CLI::App& app, Outcome* outcome);  // and resume
@@ -23,6 +24,5 @@ void add_events(CLI::App& app, Outcome* outcome);
 void add_daemon(CLI::App& app, Outcome* outcome);
 void add_doctor(CLI::App& app, Outcome* outcome);
 void add_completion(CLI::App& app, Outcome* outcome);
-void add_later_commands(CLI::App& app, Outcome* outcome);  // top
 
 }  // namespace berth::cli

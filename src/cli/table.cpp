@@ -7,12 +7,6 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-std::string pad(const std::string& text, size_t width, Align align) {
-  size_t have = display_width(text);
-  std::string blanks(width > have ? width - have : 0, ' ');
-  return align == Align::left ? text + blanks : blanks + text;
-}
-
 }  // namespace
 
 size_t display_width(const std::string& text) {
@@ -25,6 +19,12 @@ std::string cut(const std::string& text, size_t width) {
   for (; end < text.size(); ++end)
     if (!continues(text[end]) && ++seen > width) break;
   return text.substr(0, end);
+}
+
+std::string pad(const std::string& text, size_t width, Align align) {
+  size_t have = display_width(text);
+  std::string blanks(width > have ? width - have : 0, ' ');
+  return align == Align::left ? text + blanks : blanks + text;
 }
 
 std::string Table::text(size_t width, bool bold_header) const {

@@ -36,5 +36,6 @@ class Table {
 // Characters on a terminal, counting UTF-8 sequences as one.
 size_t display_width(const std::string& text);
 std::string cut(const std::string& text, size_t width);
+std::string pad(const std::string& text, size_t width, Align align);
 
 }  // namespace berth::cli

@@ -92,6 +92,12 @@ Result<double> parse_since(std::string_view text, double now) {
   return usage(quoted(text) + " is not a time: give an age such as 10m or 2h, or a time such as 2026-11-30T12:00:00Z");
 }
 
+Result<double> parse_interval(std::string_view text, std::string_view example) {
+  auto seconds = parse_since(text, 0);
+  if (seconds && *seconds >= 0.1 && *seconds <= 86400) return *seconds;
+  return usage(quoted(text) + " is not an interval: give seconds, such as " + std::string(example));
+}
+
 Result<std::string> check_quota(std::string_view text) {
   auto quota = parse_quota(text, 1ull << 40);
   if (!quota) return quota.error();

@@ -17,6 +17,9 @@ Result<double> parse_slowdown(std::string_view text);
 // "10m", "2h", "1d", "90" (seconds), or a time as RFC 3339 writes it: seconds before `now` (seconds since 1970).
 Result<double> parse_since(std::string_view text, double now);
 
+// Seconds from one look to the next: "2", "0.5"; from 0.1 to a day. `example` shows how to give one.
+Result<double> parse_interval(std::string_view text, std::string_view example);
+
 // Seconds since 1970 of "2026-11-30T12:00:00Z", "...12:00:00.5+01:00".
 std::optional<double> parse_rfc3339(std::string_view text);
 

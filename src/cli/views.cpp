@@ -3,32 +3,12 @@
 #include <fmt/format.h>
 
 #include "base/size.h"
+#include "cli/fields.h"
 #include "cli/output.h"
 #include "cli/table.h"
 
 namespace berth::cli {
 namespace {
-
-const Json& field(const Json& object, const char* key) {
-  static const Json kNull;
-  auto found = object.find(key);
-  return found == object.end() ? kNull : *found;
-}
-
-const Json& list(const Json& object, const char* key) {
-  static const Json kNone = Json::array();
-  const Json& found = field(object, key);
-  return found.is_array() ? found : kNone;
-}
-
-bool is_size(const Json& value) { return value.is_number_integer() && value >= 0; }
-
-uint64_t sum_of(const Json& objects, const char* key) {
-  uint64_t sum = 0;
-  for (const Json& object : objects)
-    if (is_size(field(object, key))) sum += field(object, key).get<uint64_t>();
-  return sum;
-}
 
 // More than one user's jobs: then it matters whose they are.
 bool several_users(const Json& jobs) {
@@ -60,38 +40,23 @@ void add_job(const Json& job, bool users, Table* table) {
     row.emplace_back(text_cell(device, "index"));
     row.emplace_back(size_cell(device, "used_bytes"));
     row.emplace_back(size_cell(device, "quota_bytes"));
-    row.emplace_back(i == 0 ? ratio_cell(job, "gpu_share_ratio") : "");
+    row.emplace_back(ratio_cell(device, "gpu_share_ratio"));
+    row.emplace_back(seconds_cell(device, "waited_seconds"));
     table->add(std::move(row));
   }
   if (std::string reason = text_cell(job, "waiting_for"); reason != "-") {
     std::string place = text_cell(job, "queue_position");
-    table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 4)});
+    table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 5)});
   }
   for (const Json& client : list(job, "clients")) {
     table->add({Cell(fmt::format("  {:<7} {}", text_cell(client, "pid"), text_cell(client, "command")), left.size() + 1),
                 Cell(format_size(sum_of(list(client, "devices"), "used_bytes")))});
     if (std::string special = what_is_special(client); !special.empty())
-      table->add({Cell("          " + special, left.size() + 4)});
+      table->add({Cell("          " + special, left.size() + 5)});
   }
 }
 
 }  // namespace
-
-std::string size_cell(const Json& object, const char* key) {
-  const Json& value = field(object, key);
-  return is_size(value) ? format_size(value.get<uint64_t>()) : "-";
-}
-
-std::string text_cell(const Json& object, const char* key) {
-  const Json& value = field(object, key);
-  if (value.is_null()) return "-";
-  return printable(value.is_string() ? value.get<std::string>() : value.dump());
-}
-
-std::string ratio_cell(const Json& object, const char* key) {
-  const Json& value = field(object, key);
-  return value.is_number() ? fmt::format("{:.0f}%", value.get<double>() * 100) : "-";
-}
 
 std::string ps_view(const Json& ps, const Look& look) {
   const Json& jobs = list(ps, "jobs");
@@ -99,7 +64,8 @@ std::string ps_view(const Json& ps, const Look& look) {
   std::vector<Column> columns{{"NAME"}};
   if (users) columns.push_back({"USER"});
   for (Column column : {Column{"STATE"}, {"PRIORITY"}, {"WEIGHT", Align::right}, {"GPU", Align::right},
-                        {"USED", Align::right}, {"QUOTA", Align::right}, {"SHARE", Align::right}})
+                        {"USED", Align::right}, {"QUOTA", Align::right}, {"SHARE", Align::right},
+                        {"WAITED", Align::right}})
     columns.push_back(column);
   Table table(columns);
   for (const Json& job : jobs) add_job(job, users, &table);

@@ -16,11 +16,6 @@ std::string ps_view(const Json& ps, const Look& look);
 std::string gpus_view(const Json& gpus, const Look& look);
 std::string event_line(const Json& event);
 
-// Cells.
-std::string size_cell(const Json& object, const char* key);
-std::string text_cell(const Json& object, const char* key);
-std::string ratio_cell(const Json& object, const char* key);
-
 Look look_of_stdout();
 
 }  // namespace berth::cli

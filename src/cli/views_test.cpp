@@ -10,8 +10,9 @@ namespace {
 
 Json job() {
   return {{"name", "train-1"}, {"user", "alice"}, {"state", "running"}, {"priority", "normal"}, {"weight", 100},
-          {"waiting_for", nullptr}, {"queue_position", nullptr}, {"gpu_share_ratio", 0.452},
-          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 3ull << 30}}}},
+          {"waiting_for", nullptr}, {"queue_position", nullptr},
+          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 3ull << 30}, {"gpu_share_ratio", 0.452},
+                        {"waited_seconds", 12.5}}}},
           {"clients", {{{"pid", 4711}, {"command", "python"}, {"state", "attached"},
                         {"devices", {{{"index", 0}, {"used_bytes", 3ull << 30}}}}}}}};
 }
@@ -20,27 +21,37 @@ Json job() {
 
 TEST(Views, PsShowsJobsAndClients) {
   EXPECT_EQ(ps_view({{"jobs", {job()}}}, {}),
-            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  QUOTA  SHARE\n"
-            "train-1  running  normal       100    0  3 GiB  8 GiB    45%\n"
+            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  QUOTA  SHARE  WAITED\n"
+            "train-1  running  normal       100    0  3 GiB  8 GiB    45%  12.5 s\n"
             "  4711    python                         3 GiB\n");
 }
 
-TEST(Views, PsFitsEightyColumnsWithTheWidestFigures) {
+TEST(Views, PsFitsAHundredColumnsWithTheWidestFigures) {
   Json wide = job();
   wide["name"] = "a-name-of-some-length";
   wide["weight"] = 10000;
-  wide["devices"][0]["quota_bytes"] = 1023ull << 20;
-  wide["devices"][0]["used_bytes"] = (99ull << 30) + (1 << 29);
-  for (size_t end, from = 0; (end = ps_view({{"jobs", {wide}}}, {}).find('\n', from)) != std::string::npos; from = end + 1)
-    EXPECT_LE(end - from, 80u);
+  wide["devices"][0].update({{"quota_bytes", 1023ull << 20}, {"used_bytes", (99ull << 30) + (1 << 29)}, {"gpu_share_ratio", 1},
+                             {"waited_seconds", 5990.0}});
+  Json other = job();
+  other["user"] = "somebody";  // so that users show
+  std::string view = ps_view({{"jobs", {wide, other}}}, {});
+  EXPECT_NE(view.find("1023 MiB   100%  99.8 min\n"), std::string::npos) << view;
+  for (size_t end, from = 0; (end = view.find('\n', from)) != std::string::npos; from = end + 1)
+    EXPECT_LE(end - from, 100u);
+}
+
+TEST(Views, EachDeviceHasItsOwnShare) {
+  Json two = job();
+  two["devices"].push_back({{"index", 1}, {"gpu_share_ratio", 0.1}, {"waited_seconds", 0}});
+  EXPECT_NE(ps_view({{"jobs", {two}}}, {}).find("    1      -      -    10%     0 s\n"), std::string::npos) << ps_view({{"jobs", {two}}}, {});
 }
 
 TEST(Views, UnknownIsADash) {
   Json bare = {{"name", "x"}, {"state", "waiting"}, {"gpu_share_ratio", nullptr}};
   EXPECT_EQ(ps_view({{"jobs", {bare}}}, {}),
-            "NAME  STATE    PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE\n"
-            "x     waiting  -              -    -     -      -      -\n");
-  EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE\n");
+            "NAME  STATE    PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE  WAITED\n"
+            "x     waiting  -              -    -     -      -      -       -\n");
+  EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE  WAITED\n");
 }
 
 TEST(Views, WaitingTellsForWhat) {

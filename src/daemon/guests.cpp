@@ -175,7 +175,9 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
           {"shim_version", clean_text(hello.shim_version)},
           {"unknown_symbols", hello.unknown_symbols},
           {"missing_symbols", hello.missing_symbols}}});
-  if (!viewer) daemon_.gpus.request();
+  if (viewer) return;
+  daemon_.gpus.request();
+  daemon_.settle();  // its gate must not wait for its next packet
 }
 
 bool Guests::valid(const Session& session, uint32_t ordinal, wire::Kind kind) const {

@@ -42,10 +42,9 @@ Call::Call(Entry& entry, unsigned needs) {
   if (result) lock.unlock();
 }
 
-std::vector<Context*>& context_stack() {
-  // Never destroyed: destructors of the program's own, which run after ours would have, still call the driver.
-  thread_local auto* const stack = new std::vector<Context*>;
-  return *stack;
+ContextStack& context_stack() {
+  static thread_local constinit ContextStack stack{};
+  return stack;
 }
 
 Stream* stream_of(Call& call, CUstream stream, Flavour flavour) {

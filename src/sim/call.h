@@ -1,6 +1,8 @@
 // How every exported function of the driver library begins: SIM_CALL(needs) counts it, injects faults, and sees that
 // what it needs is there. What it needs of the process is locked until the function returns.
 #pragma once
+#include <algorithm>
+
 #include "abi/driver_api.h"
 #include "sim/faults.h"
 #include "sim/process.h"
@@ -43,8 +45,24 @@ enum class Flavour { legacy, per_thread };
 enum class Life { before, alive, forked, over };
 Life life();
 
-// The stack of contexts of the calling thread.
-std::vector<Context*>& context_stack();
+// The stack of contexts of the calling thread. Trivial, so that it needs no destruction: destructors of the program's own, which
+// run after a thread's objects have gone, still call the driver. Deeper than its room, the bottom is forgotten.
+class ContextStack {
+ public:
+  bool empty() const { return count_ == 0; }
+  Context* back() const { return items_[count_ - 1]; }
+  void push_back(Context* context) {
+    if (count_ == kRoom) std::copy(items_ + 1, items_ + count_--, items_);
+    items_[count_++] = context;
+  }
+  void pop_back() { --count_; }
+
+ private:
+  static constexpr size_t kRoom = 256;
+  Context* items_[kRoom];
+  size_t count_;
+};
+ContextStack& context_stack();
 
 // The stream meant, or null if there is no such one. Remembered for berth_sim_last_stream().
 Stream* stream_of(Call& call, CUstream stream, Flavour flavour);

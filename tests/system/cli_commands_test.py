@@ -165,9 +165,6 @@ class Commands(Case):
         process.terminate()
         self.assertEqual(process.wait(PATIENCE), 0)
 
-    def test_commands_of_later_versions_say_so(self):
-        self.refused(2, "is not available in this version", "top")
-
     def test_wrong_usage(self):
         self.refused(2, "a command is missing")
         self.refused(2, "there is no command 'nonsense'", "nonsense")
