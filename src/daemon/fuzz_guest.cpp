@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string packet(reinterpret_cast<const char*>(data + at + 2), length);
     at += 2 + length;
     if (kind != 0) {
-      wire::Header header{wire::kMagic, wire::kMajor, static_cast<wire::MessageType>(kind % 10), 0, 1};
+      wire::Header header{wire::kMagic, wire::kMajor, static_cast<wire::MessageType>(kind % 13), 0, 1};
       header.size = static_cast<uint32_t>(sizeof header + packet.size());
       packet.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
     }

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <thread>
 
 #include "daemon/testing/bench.h"
 
@@ -250,6 +251,7 @@ TEST_F(JobsTest, FollowersGetEventsAsTheyHappen) {
   EXPECT_EQ(past["events"].back()["kind"], "daemon_started");
   Job a = job();
   EXPECT_EQ(follower.event()["kind"], "job_admitted");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // events are told by the millisecond
   EXPECT_TRUE(Command(socket_).ask({{"op", "events"}, {"since_seconds", 0}})["events"].empty());
   EXPECT_GE(Command(socket_).ask({{"op", "events"}, {"since_seconds", 1e300}})["events"].size(), 2u);
 }
