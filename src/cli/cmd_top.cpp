@@ -89,7 +89,7 @@ int top(const std::string& delay) {
     if (!screen) return fail(screen.error());
     ended_by = show_live(**screen, *interval);
   }
-  if (ended_by != 0) {  // whoever started us sees by what we ended
+  if (ended_by != 0) {            // whoever started us sees by what we ended
     ::signal(ended_by, SIG_DFL);  // ncurses has put its own handlers there
     ::raise(ended_by);
   }

@@ -65,8 +65,11 @@ std::string format_seconds(double seconds) {
     const char* name;
   };
   // Each begins where the one before would need a further digit.
-  static constexpr Unit kUnits[] = {
-      {0.0009995, 1e-6, 0, "us"}, {0.9995, 1e-3, 0, "ms"}, {99.95, 1, 1, "s"}, {5997, 60, 1, "min"}, {359820, 3600, 1, "h"}};
+  static constexpr Unit kUnits[] = {{0.0009995, 1e-6, 0, "us"},
+                                    {0.9995, 1e-3, 0, "ms"},
+                                    {99.95, 1, 1, "s"},
+                                    {5997, 60, 1, "min"},
+                                    {359820, 3600, 1, "h"}};
   if (seconds < 0.5e-6) return "0 s";
   for (const Unit& unit : kUnits)
     if (seconds < unit.below) return fmt::format("{:.{}f} {}", seconds / unit.size, unit.digits, unit.name);

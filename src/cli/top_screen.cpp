@@ -99,7 +99,8 @@ void TopScreen::draw(const std::vector<TopLine>& lines) {
   for (size_t y = 0; y < lines.size(); ++y) {
     wmove(stdscr, static_cast<int>(y), 0);
     for (const TopText& text : lines[y]) {
-      wattr_set(stdscr, attribute_of(text.style), colour_ && has_colour(text.style) ? pair_of(text.style) : short{0}, nullptr);
+      wattr_set(stdscr, attribute_of(text.style), colour_ && has_colour(text.style) ? pair_of(text.style) : short{0},
+                nullptr);
       waddnstr(stdscr, text.text.data(), static_cast<int>(text.text.size()));
     }
   }
@@ -130,7 +131,8 @@ TopScreen::Input TopScreen::wait(std::chrono::steady_clock::time_point deadline)
   if (::poll(items, 2, static_cast<int>(left > 0 ? left : 0)) <= 0) return {};
   if (items[0].revents != 0) return next_signal();
   Input key = next_key();
-  if (key.kind == Input::Kind::nothing && (items[1].revents & (POLLHUP | POLLERR)) != 0) return {Input::Kind::ended, 0, SIGHUP};
+  if (key.kind == Input::Kind::nothing && (items[1].revents & (POLLHUP | POLLERR)) != 0)
+    return {Input::Kind::ended, 0, SIGHUP};
   return key;
 }
 

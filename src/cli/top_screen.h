@@ -12,8 +12,8 @@
 
 namespace berth::cli {
 
-// One object a process, made and used by one thread while it has no other. From its construction to its end the signals that end a
-// command or tell of a new size are taken: they come from wait().
+// One object a process, made and used by one thread while it has no other. From its construction to its end the signals
+// that end a command or tell of a new size are taken: they come from wait().
 class TopScreen {
  public:
   // Error `usage` where the standard streams are no terminal, or one on which no cursor can be placed.

@@ -9,10 +9,14 @@ constexpr int64_t kMaxWeight = 10000;
 
 double sort_key(const Json& job, TopSort sort) {
   switch (sort) {
-    case TopSort::time: return number(job, "gpu_share_ratio").value_or(-1);
-    case TopSort::memory: return static_cast<double>(job_used_bytes(job));
-    case TopSort::waited: return job_seconds(job, "waited_seconds").value_or(-1);
-    case TopSort::name: break;
+    case TopSort::time:
+      return number(job, "gpu_share_ratio").value_or(-1);
+    case TopSort::memory:
+      return static_cast<double>(job_used_bytes(job));
+    case TopSort::waited:
+      return job_seconds(job, "waited_seconds").value_or(-1);
+    case TopSort::name:
+      break;
   }
   return 0;
 }
@@ -74,8 +78,10 @@ std::vector<Json> ordered_jobs(const Json& ps, TopSort sort) {
 
 void keep_selection(const std::vector<Json>& jobs, TopState* state) {
   if (jobs.empty()) return;  // it may come back with the daemon
-  auto found = std::find_if(jobs.begin(), jobs.end(), [&](const Json& job) { return job_reference(job) == state->selected; });
-  state->place = found != jobs.end() ? static_cast<size_t>(found - jobs.begin()) : std::min(state->place, jobs.size() - 1);
+  auto found =
+      std::find_if(jobs.begin(), jobs.end(), [&](const Json& job) { return job_reference(job) == state->selected; });
+  state->place =
+      found != jobs.end() ? static_cast<size_t>(found - jobs.begin()) : std::min(state->place, jobs.size() - 1);
   state->selected = job_reference(jobs[state->place]);
 }
 
@@ -86,10 +92,16 @@ int64_t lighter(int64_t weight) { return std::max<int64_t>(1, std::min(weight - 
 TopStep press_key(char key, const std::vector<Json>& jobs, TopState* state) {
   state->notice.clear();
   switch (key) {
-    case 'q': return {true, {}};
-    case '?': state->all_keys = !state->all_keys; return {};
-    case 's': state->sort = static_cast<TopSort>((static_cast<int>(state->sort) + 1) % 4); return {};
-    default: break;
+    case 'q':
+      return {true, {}};
+    case '?':
+      state->all_keys = !state->all_keys;
+      return {};
+    case 's':
+      state->sort = static_cast<TopSort>((static_cast<int>(state->sort) + 1) % 4);
+      return {};
+    default:
+      break;
   }
   if (state->place >= jobs.size()) return {};
   if (key == 'j' || key == 'k') {

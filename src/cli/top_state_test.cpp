@@ -6,7 +6,12 @@ namespace berth::cli {
 namespace {
 
 Json top_job(const char* name, double share, uint64_t used, double waited) {
-  return {{"name", name}, {"user", "alice"}, {"state", "running"}, {"priority", "normal"}, {"weight", 100}, {"gpu_share_ratio", share},
+  return {{"name", name},
+          {"user", "alice"},
+          {"state", "running"},
+          {"priority", "normal"},
+          {"weight", 100},
+          {"gpu_share_ratio", share},
           {"devices", {{{"index", 0}, {"used_bytes", used}, {"quota_bytes", 8}, {"waited_seconds", waited}}}}};
 }
 

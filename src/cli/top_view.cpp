@@ -65,8 +65,9 @@ TopLine device_line(const TopData& data, const Json& device, size_t bar_width) {
   append(bar(bar_width, time.value_or(0), 0, TopStyle::time), &line);
   line.push_back({" " + right(ratio_text(time), kRatio) + "  "});
   append(bar(bar_width, ratio_of(used, total), ratio_of(spoken_for, total), TopStyle::memory), &line);
-  line.push_back({" " + right(size_cell(device, "used_bytes"), kSize) + " " + right(size_cell(device, "promised_bytes"), kSize) +
-                  " " + right(size_cell(device, "total_bytes"), kSize) + "  " + text_cell(device, "name")});
+  line.push_back({" " + right(size_cell(device, "used_bytes"), kSize) + " " +
+                  right(size_cell(device, "promised_bytes"), kSize) + " " +
+                  right(size_cell(device, "total_bytes"), kSize) + "  " + text_cell(device, "name")});
   if (holder != "-") line.push_back({", shared out by " + holder + " too", TopStyle::trouble});
   return line;
 }
@@ -76,11 +77,14 @@ std::vector<TopLine> device_lines(const TopData& data, TopSize size) {
   if (data.devices.empty()) return lines;
   size_t beside = 3 + kGap + 1 + kRatio + kGap + 3 * (1 + kSize) + kGap + 11;
   size_t bar_width = std::clamp(size.width > beside ? (size.width - beside) / 2 : 0, kMinBar, kMaxBar);
-  lines.push_back({{"GPU  " + left("TIME", bar_width) + right("1 S", 1 + kRatio) + "  " + left("MEMORY", bar_width) +
-                        right("USED", 1 + kSize) + right("PROMISED", 1 + kSize) + right("TOTAL", 1 + kSize) + "  DEVICE",
-                    TopStyle::heading}});
-  size_t room = std::max<size_t>(1, size.height > 10 ? size.height / 2 - 4 : 1), shown = std::min(room, data.devices.size());
-  for (size_t i = 0; i < shown; ++i) lines.push_back(device_line(data, data.devices[i], bar_width));
+  lines.push_back(
+      {{"GPU  " + left("TIME", bar_width) + right("1 S", 1 + kRatio) + "  " + left("MEMORY", bar_width) +
+            right("USED", 1 + kSize) + right("PROMISED", 1 + kSize) + right("TOTAL", 1 + kSize) + "  DEVICE",
+        TopStyle::heading}});
+  size_t room = std::max<size_t>(1, size.height > 10 ? size.height / 2 - 4 : 1),
+         shown = std::min(room, data.devices.size());
+  for (size_t i = 0; i < shown; ++i)
+    lines.push_back(device_line(data, data.devices[i], bar_width));
   if (shown < data.devices.size()) lines.push_back({{fmt::format("     and {} more", data.devices.size() - shown)}});
   return lines;
 }
@@ -104,16 +108,23 @@ std::string held_by_of(const Json& job) {
 }
 
 std::vector<std::string> first_cells(const Json& job) {
-  return {text_cell(job, "name"),   text_cell(job, "user"),   text_cell(job, "state"),
-          text_cell(job, "priority"), text_cell(job, "weight"), std::to_string(list(job, "clients").size()),
-          seconds_text(job_seconds(job, "window_seconds")), held_by_of(job)};
+  return {text_cell(job, "name"),
+          text_cell(job, "user"),
+          text_cell(job, "state"),
+          text_cell(job, "priority"),
+          text_cell(job, "weight"),
+          std::to_string(list(job, "clients").size()),
+          seconds_text(job_seconds(job, "window_seconds")),
+          held_by_of(job)};
 }
 
-// As wide as the longest of all jobs' cells, so that paging moves nothing; shrunk to `width` where there is too little room.
+// As wide as the longest of all jobs' cells, so that paging moves nothing; shrunk to `width` where there is too little
+// room.
 std::vector<JobColumn> first_columns(const std::vector<Json>& jobs, size_t width) {
-  std::vector<JobColumn> columns{{"NAME", Align::left, 10, 0},    {"USER", Align::left, 4, 0},      {"STATE", Align::left, 7, 0},
-                                 {"PRIORITY", Align::left, 8, 0}, {"WEIGHT", Align::right, 6, 0},   {"CLIENTS", Align::right, 7, 0},
-                                 {"WINDOW", Align::right, 6, 0},  {"HELD BY", Align::left, 7, 0}};
+  std::vector<JobColumn> columns{{"NAME", Align::left, 10, 0},   {"USER", Align::left, 4, 0},
+                                 {"STATE", Align::left, 7, 0},   {"PRIORITY", Align::left, 8, 0},
+                                 {"WEIGHT", Align::right, 6, 0}, {"CLIENTS", Align::right, 7, 0},
+                                 {"WINDOW", Align::right, 6, 0}, {"HELD BY", Align::left, 7, 0}};
   for (JobColumn& column : columns) column.width = display_width(column.title);
   for (const Json& job : jobs) {
     auto cells = first_cells(job);
@@ -122,7 +133,8 @@ std::vector<JobColumn> first_columns(const std::vector<Json>& jobs, size_t width
   size_t all = kIndent + kGap * (columns.size() - 1);
   for (const JobColumn& column : columns) all += column.width;
   for (size_t i : {size_t{1}, size_t{7}, size_t{0}}) {  // user, held by, name
-    size_t spare = columns[i].width - std::min(columns[i].width, columns[i].least), missing = all > width ? all - width : 0;
+    size_t spare = columns[i].width - std::min(columns[i].width, columns[i].least),
+           missing = all > width ? all - width : 0;
     columns[i].width -= std::min(spare, missing);
     all -= std::min(spare, missing);
   }
@@ -172,16 +184,17 @@ TopLine figures(const Json& job, const std::vector<Json>& devices, size_t bar_wi
   line.push_back({" " + right(ratio_cell(job, "gpu_share_ratio"), kRatio) + " " +
                   right(ratio_cell(job, "gpu_share_60s_ratio"), kRatio) + "  "});
   append(bar(bar_width, ratio_of(job_used_bytes(job), memory_scale(job, devices)), 0, TopStyle::memory), &line);
-  line.push_back({" " + right(format_size(job_used_bytes(job)), kSize) + " " + right(quota ? format_size(*quota) : "-", kSize) +
-                  "  " + right(seconds_text(job_seconds(job, "waited_seconds")), kSeconds) + "  " +
+  line.push_back({" " + right(format_size(job_used_bytes(job)), kSize) + " " +
+                  right(quota ? format_size(*quota) : "-", kSize) + "  " +
+                  right(seconds_text(job_seconds(job, "waited_seconds")), kSeconds) + "  " +
                   right(seconds_text(job_seconds(job, "throttled_seconds")), kThrottled)});
   return line;
 }
 
 std::string figure_titles(size_t bar_width) {
-  return left("TIME", bar_width) + right("1 S", 1 + kRatio) + right("60 S", 1 + kRatio) + "  " + left("MEMORY", bar_width) +
-         right("USED", 1 + kSize) + right("QUOTA", 1 + kSize) + "  " + right("WAITED", kSeconds) + "  " +
-         right("THROTTLED", kThrottled);
+  return left("TIME", bar_width) + right("1 S", 1 + kRatio) + right("60 S", 1 + kRatio) + "  " +
+         left("MEMORY", bar_width) + right("USED", 1 + kSize) + right("QUOTA", 1 + kSize) + "  " +
+         right("WAITED", kSeconds) + "  " + right("THROTTLED", kThrottled);
 }
 
 void add_job_lines(TopText first, const TopLine& rest, bool one_line, std::vector<TopLine>* lines) {
@@ -207,7 +220,8 @@ std::vector<TopLine> job_lines(const TopData& data, const TopState& state, size_
   for (const JobColumn& column : layout.columns) titles.emplace_back(column.title);
   add_job_lines({"  " + first_text(titles, layout.columns), TopStyle::heading},
                 {{figure_titles(layout.bar_width), TopStyle::heading}}, layout.one_line, &lines);
-  size_t each = layout.one_line ? 1 : 2, room = std::max<size_t>(1, height > lines.size() ? (height - lines.size()) / each : 0);
+  size_t each = layout.one_line ? 1 : 2,
+         room = std::max<size_t>(1, height > lines.size() ? (height - lines.size()) / each : 0);
   page->first = state.place / room * room;
   page->last = std::min(page->first + room, data.jobs.size());
   for (size_t i = page->first; i < page->last; ++i) {
@@ -225,7 +239,8 @@ std::string title_text(const TopData& data, const TopState& state, double interv
   std::string text = fmt::format("berth top  every {} s", interval);
   if (!data.trouble.empty()) return text;
   size_t count = data.jobs.size();
-  text += count == 0 ? "  no jobs" : fmt::format("  {} job{} by {}", count, count > 1 ? "s" : "", to_string(state.sort));
+  text +=
+      count == 0 ? "  no jobs" : fmt::format("  {} job{} by {}", count, count > 1 ? "s" : "", to_string(state.sort));
   if (page.last - page.first < count) text += fmt::format(", {} to {} shown", page.first + 1, page.last);
   return text;
 }
@@ -253,7 +268,9 @@ TopLine bar(size_t width, double used, double marked, TopStyle style) {
     return wanted > 0 ? std::max<size_t>(1, static_cast<size_t>(std::lround(wanted))) : 0;
   };
   size_t full = std::min(cells(used), inner), up_to = std::clamp(cells(marked), full, inner);
-  return {{"["}, {std::string(full, '#'), style}, {std::string(up_to - full, '-'), TopStyle::promised},
+  return {{"["},
+          {std::string(full, '#'), style},
+          {std::string(up_to - full, '-'), TopStyle::promised},
           {std::string(inner - up_to, ' ') + "]"}};
 }
 

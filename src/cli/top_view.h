@@ -1,4 +1,5 @@
-// The screen of `berth top` as lines of styled text. Plain functions: what the terminal makes of it is top_screen's business.
+// The screen of `berth top` as lines of styled text. Plain functions: what the terminal makes of it is top_screen's
+// business.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@ struct TopSize {
 // "[####--   ]", `width` characters wide: `used` of it filled, and up to `marked` marked. Ratios; what is not 0 shows.
 TopLine bar(size_t width, double used, double marked, TopStyle style);
 
-// Exactly size.height lines of at most size.width characters. A job takes one line, or two where one is too narrow for it; the
-// page that has the selected job is shown.
+// Exactly size.height lines of at most size.width characters. A job takes one line, or two where one is too narrow for
+// it; the page that has the selected job is shown.
 std::vector<TopLine> top_lines(const TopData& data, const TopState& state, double interval, TopSize size);
 
 // Without styles.

@@ -8,19 +8,37 @@ namespace berth::cli {
 namespace {
 
 Json shown_job(const std::string& name = "train-1") {
-  return {{"name", name}, {"user", "alice"}, {"state", "running"}, {"priority", "low"}, {"weight", 100}, {"waiting_for", nullptr},
-          {"gpu_share_ratio", 0.452}, {"gpu_share_60s_ratio", 0.4},
-          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 2ull << 30}, {"gpu_share_ratio", 0.452},
-                        {"waited_seconds", 12.5}, {"throttled_seconds", 3.0}, {"held_by", "serve"}, {"may_run", true},
-                        {"window_seconds", 0.0002}}}},
+  return {{"name", name},
+          {"user", "alice"},
+          {"state", "running"},
+          {"priority", "low"},
+          {"weight", 100},
+          {"waiting_for", nullptr},
+          {"gpu_share_ratio", 0.452},
+          {"gpu_share_60s_ratio", 0.4},
+          {"devices",
+           {{{"index", 0},
+             {"quota_bytes", 8ull << 30},
+             {"used_bytes", 2ull << 30},
+             {"gpu_share_ratio", 0.452},
+             {"waited_seconds", 12.5},
+             {"throttled_seconds", 3.0},
+             {"held_by", "serve"},
+             {"may_run", true},
+             {"window_seconds", 0.0002}}}},
           {"clients", Json::array({Json::object(), Json::object()})}};
 }
 
 TopData shown(size_t jobs) {
   TopData data;
   for (size_t i = 1; i <= jobs; ++i) data.jobs.push_back(shown_job("train-" + std::to_string(i)));
-  data.devices.push_back({{"index", 0}, {"name", "H200"}, {"total_bytes", 16ull << 30}, {"used_bytes", 4ull << 30},
-                          {"unmanaged_bytes", 1ull << 30}, {"promised_bytes", 8ull << 30}, {"held_by", nullptr}});
+  data.devices.push_back({{"index", 0},
+                          {"name", "H200"},
+                          {"total_bytes", 16ull << 30},
+                          {"used_bytes", 4ull << 30},
+                          {"unmanaged_bytes", 1ull << 30},
+                          {"promised_bytes", 8ull << 30},
+                          {"held_by", nullptr}});
   return data;
 }
 
@@ -59,9 +77,11 @@ TEST(TopView, EightyColumns) {
 
 TEST(TopView, AWideTerminalHasOneLineAJob) {
   std::string text = joined(text_of(shown(2), {}, {160, 12}));
-  EXPECT_NE(text.find("  NAME     USER   STATE    PRIORITY  WEIGHT  CLIENTS  WINDOW  HELD BY  TIME                1 S 60 S  MEMORY      "
+  EXPECT_NE(text.find("  NAME     USER   STATE    PRIORITY  WEIGHT  CLIENTS  WINDOW  HELD BY  TIME                1 S "
+                      "60 S  MEMORY      "
                       "            USED     QUOTA    WAITED  THROTTLED\n"
-                      "> train-1  alice  running  low          100        2  200 us  serve    [#######         ]  45%  40%  [####        "
+                      "> train-1  alice  running  low          100        2  200 us  serve    [#######         ]  45%  "
+                      "40%  [####        "
                       "    ]     2 GiB     8 GiB    12.5 s      3.0 s\n"
                       "  train-2 "),
             std::string::npos)
@@ -73,10 +93,12 @@ TEST(TopView, EveryLineFitsWhateverTheSize) {
   data.jobs[3]["name"] = std::string(64, 'n');
   data.jobs[4]["user"] = "somebody-with-a-long-name";
   data.jobs[5]["devices"][0]["held_by"] = std::string(64, 'h');
-  data.jobs[6]["waiting_for"] = "train-2 holds 9 GiB of 16 GiB, and so on and on, and on, and on, and on, and on, and on, and on";
+  data.jobs[6]["waiting_for"] =
+      "train-2 holds 9 GiB of 16 GiB, and so on and on, and on, and on, and on, and on, and on, and on";
   data.jobs[7]["name"] = "\xc3\xa4\xc3\xb6\xc3\xbc";
   TopState state;
-  for (const char* trouble : {"", "trying again: no daemon answers at /run/berth/berth.sock; berth run starts one, and so does it"}) {
+  for (const char* trouble :
+       {"", "trying again: no daemon answers at /run/berth/berth.sock; berth run starts one, and so does it"}) {
     state.notice = trouble;
     for (size_t width : {1, 20, 40, 79, 80, 81, 120, 153, 154, 200, 300})
       for (size_t height : {1, 2, 3, 5, 8, 24, 60}) {
@@ -90,10 +112,13 @@ TEST(TopView, EveryLineFitsWhateverTheSize) {
 TEST(TopView, EightyColumnsLoseNothingOfTheUsualJob) {
   TopData data = shown(1);
   data.jobs[0]["gpu_share_ratio"] = data.jobs[0]["gpu_share_60s_ratio"] = 1;
-  data.jobs[0]["devices"][0].update({{"used_bytes", (99ull << 30) + (1 << 29)}, {"quota_bytes", 1023ull << 20},
-                                     {"waited_seconds", 5990.0}, {"throttled_seconds", 5990.0}});
+  data.jobs[0]["devices"][0].update({{"used_bytes", (99ull << 30) + (1 << 29)},
+                                     {"quota_bytes", 1023ull << 20},
+                                     {"waited_seconds", 5990.0},
+                                     {"throttled_seconds", 5990.0}});
   std::string text = joined(text_of(data, {}, {80, 24}));
-  for (const char* part : {"train-1", "alice", "running", "low", "serve", "200 us", "100% 100%", "99.5 GiB  1023 MiB  99.8 min   99.8 min\n"})
+  for (const char* part : {"train-1", "alice", "running", "low", "serve", "200 us", "100% 100%",
+                           "99.5 GiB  1023 MiB  99.8 min   99.8 min\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   TopState long_keys;
   long_keys.all_keys = true;
@@ -124,8 +149,11 @@ TEST(TopView, UnknownIsADash) {
   data.jobs[0] = {{"name", "x"}, {"user", "u"}, {"state", "running"}};
   data.devices[0] = {{"index", 0}};
   std::string text = joined(text_of(data, {}, {80, 24}));
-  EXPECT_NE(text.find("  0  [          ]    -  [          ]         -         -         -  -\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  [          ]    -    -  [          ]       0 B         -         -          -\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  0  [          ]    -  [          ]         -         -         -  -\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  [          ]    -    -  [          ]       0 B         -         -          -\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(TopView, WithoutAQuotaTheDeviceIsTheScale) {
@@ -149,7 +177,9 @@ TEST(TopView, WhoHoldsNowComesBeforeWhoHeldLast) {
 
 TEST(TopView, TroubleIsToldInFull) {
   TopData data;
-  data.trouble = "trying again: no daemon answers at /run/user/1000/berth/berth.sock; berth run starts one, and so does berth daemon";
+  data.trouble =
+      "trying again: no daemon answers at /run/user/1000/berth/berth.sock; berth run starts one, and so does berth "
+      "daemon";
   auto lines = text_of(data, {}, {80, 24});
   EXPECT_EQ(lines[0], "berth top  every 1 s");
   EXPECT_EQ(lines[21] + " " + lines[22], data.trouble);
@@ -178,7 +208,8 @@ TEST(TopView, NamesCantSteerTheTerminal) {
   TopData data = shown(1);
   data.jobs[0]["name"] = "a\033[2J";
   data.devices[0]["name"] = "b\nc";
-  for (const std::string& line : text_of(data, {}, {80, 24})) EXPECT_EQ(line.find_first_of("\033\n"), std::string::npos);
+  for (const std::string& line : text_of(data, {}, {80, 24}))
+    EXPECT_EQ(line.find_first_of("\033\n"), std::string::npos);
 }
 
 }  // namespace berth::cli

@@ -43,7 +43,8 @@ TEST(Views, PsFitsAHundredColumnsWithTheWidestFigures) {
 TEST(Views, EachDeviceHasItsOwnShare) {
   Json two = job();
   two["devices"].push_back({{"index", 1}, {"gpu_share_ratio", 0.1}, {"waited_seconds", 0}});
-  EXPECT_NE(ps_view({{"jobs", {two}}}, {}).find("    1      -      -    10%     0 s\n"), std::string::npos) << ps_view({{"jobs", {two}}}, {});
+  std::string view = ps_view({{"jobs", {two}}}, {});
+  EXPECT_NE(view.find("    1      -      -    10%     0 s\n"), std::string::npos) << view;
 }
 
 TEST(Views, UnknownIsADash) {

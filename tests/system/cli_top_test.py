@@ -17,11 +17,11 @@ class Top(Case):
     servers = 0  # one a terminal: one that ends may still hold its socket
 
     def tmux(self, *arguments):
-        return subprocess.run(["tmux", "-S", f"{self.folder}/tmux{self.servers}", "-f", "/dev/null", *arguments], env=self.environment,
-                              capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+        return subprocess.run(["tmux", "-S", f"{self.folder}/tmux{self.servers}", "-f", "/dev/null", *arguments],
+                              env=self.environment, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
     def terminal(self, *command, width=80, height=24):
-        """A shell that notes how the terminal is, runs berth top, and says how that ended and if the terminal is as before."""
+        """A shell that runs berth top, and says how that ended and if the terminal is as before."""
         words = " ".join(command or [BERTH, "top", "-d", "0.2"])
         self.close()
         self.servers += 1
@@ -31,7 +31,8 @@ class Top(Case):
                   '[ "$(stty -g)" = "$old" ] && echo restored; exec sleep 1000')
 
     def close(self):
-        subprocess.run(["tmux", "-S", f"{self.folder}/tmux{self.servers}", "kill-server"], capture_output=True, timeout=PATIENCE)
+        subprocess.run(["tmux", "-S", f"{self.folder}/tmux{self.servers}", "kill-server"], capture_output=True,
+                       timeout=PATIENCE)
 
     def screen(self, *options):
         return self.tmux("capture-pane", "-p", *options)
@@ -51,7 +52,7 @@ class Top(Case):
 
     def ended(self, code):
         """The screen from before is back, and the terminal's settings with it."""
-        self.shows(rf"\Abefore\nended {code}\nrestored\n\s*\Z")
+        self.shows(rf"\Abefore\n(Terminated\n)?ended {code}\nrestored\n\s*\Z")
         self.assertEqual(self.tmux("display-message", "-p", "#{cursor_flag} #{alternate_on}").strip(), "1 0")
 
     def two_jobs(self):
@@ -68,7 +69,8 @@ class Top(Case):
         for name, quota in (("first", 4), ("second", 2)):
             # Held by its turn; below: time over 1 and 60 s, memory used and quota, waited and throttled.
             text = self.shows(rf"(?m)^[> ] {name} +\w+ +running +normal +100 +1 +1 ms  turn *\n"
-                              rf"  {BAR} +\d+% +\d+%  {BAR} +[\d.]+ [MG]iB +{quota} GiB +[1-9][\d.]* \w+ +[1-9][\d.]* \w+ *$")
+                              rf"  {BAR} +\d+% +\d+%  {BAR} +[\d.]+ [MG]iB +{quota} GiB"
+                              r" +[1-9][\d.]* \w+ +[1-9][\d.]* \w+ *$")
         self.assertRegex(text, r"\Aberth top  every 0.2 s  2 jobs by name\n")
         self.assertRegex(text, r"\? keys   q quit\s*\Z")
         self.press("?")
