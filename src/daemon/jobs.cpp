@@ -203,9 +203,13 @@ Result<JobId> Jobs::default_job(uid_t uid) {
 }
 
 std::optional<JobId> Jobs::job_of(const std::vector<ProcessId>& chain, const std::vector<std::string>& cgroups) const {
-  for (ProcessId process : chain)
+  // A root is sure. What was found below a runner may be another job's root that the same runner had not told yet.
+  for (ProcessId process : chain) {
     for (const auto& [id, info] : infos_)
-      if (lives(id) && (info.root == process || info.runner == process || info.members.contains(process))) return id;
+      if (lives(id) && info.root == process) return id;
+    for (const auto& [id, info] : infos_)
+      if (lives(id) && (info.runner == process || info.members.contains(process))) return id;
+  }
   auto inside = [&](const std::string& container) {
     return std::any_of(cgroups.begin(), cgroups.end(), [&](const std::string& group) {
       return group == container || group.starts_with(container + "/");
