@@ -14,6 +14,7 @@ CASES = {
     "torch, graph + expandable": (python("train.py"), {"TRAIN_GRAPH": "1", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     "torch, graph + cudaMallocAsync": (python("train.py"), {"TRAIN_GRAPH": "1", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
     "torch, 4 loader workers": (python("train.py"), {"TRAIN_WORKERS": "4"}),
+    "torch, expandable + workers": (python("train.py"), {"TRAIN_WORKERS": "4", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     "jax": (python("other_frameworks.py", "jax"), {}),
     "cupy": (python("other_frameworks.py", "cupy"), {}),
     "triton": (python("other_frameworks.py", "triton"), {}),
