@@ -2,16 +2,20 @@
 
 #include <limits.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/size.h"
+
 namespace berth {
 namespace {
 
 constexpr const char* kUsualName = "berth.sock";
+constexpr uint64_t kRoom = 256 << 10;  // what a daemon writes at its start, and some more
 
 std::string folder_of(const std::string& path) {
   size_t slash = path.rfind('/');
@@ -62,8 +66,14 @@ std::string folder_fault(const std::string& path) {
   if (::stat(folder.c_str(), &info) != 0)
     return errno == ENOENT ? "the folder " + folder + " does not exist" : folder + ": " + std::strerror(errno);
   if (!S_ISDIR(info.st_mode)) return folder + " is no folder";
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return "";
-  return errno == EACCES ? "you may not write to the folder " + folder : folder + ": " + std::strerror(errno);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return errno == EACCES ? "you may not write to the folder " + folder : folder + ": " + std::strerror(errno);
+  struct statvfs space;
+  if (::statvfs(folder.c_str(), &space) != 0 || space.f_blocks == 0) return "";  // some filesystems don't count
+  uint64_t room = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
+  if (room >= kRoom) return "";
+  return "no space is left in the folder " + folder + " (" + format_size(room) + " free, and a daemon needs " +
+         format_size(kRoom) + "): free some there, or choose another folder";
 }
 
 bool socket_is_chosen() {

@@ -24,8 +24,8 @@ inline constexpr const char* kSystemSocket = "/run/berth/berth.sock";
 std::string state_file_of(const std::string& socket);
 std::string log_file_of(const std::string& socket);
 
-// Why nothing can be made at `path`: "the folder /a/b does not exist", "/a is no folder", "you may not write to the folder
-// /a"; "" if its folder is fine.
+// Why no daemon can be started at the socket `path`: "the folder /a/b does not exist", "/a is no folder", "you may not write
+// to the folder /a", "no space is left in the folder /a ..."; "" if its folder is fine.
 std::string folder_fault(const std::string& path);
 
 // True if BERTH_SOCKET says where the daemon is.

@@ -50,8 +50,11 @@ Check check_reach() {
 
 Check check_daemon() {
   auto connection = client::connect_daemon();
-  if (!connection && connection.error().code == "unreachable")
-    return {"daemon", Health::ok, "none runs; berth run starts one", ""};
+  if (!connection && connection.error().code == "unreachable") {
+    auto socket = client::own_socket();
+    if (socket && folder_fault(*socket).empty()) return {"daemon", Health::ok, "none runs; berth run starts one", ""};
+    return {"daemon", Health::failed, connection.error().message, "see 'runtime folder' above"};
+  }
   if (!connection) return {"daemon", Health::failed, connection.error().message, ""};
   auto status = connection->request({{"op", "status"}});
   if (!status) return {"daemon", Health::failed, status.error().message, ""};

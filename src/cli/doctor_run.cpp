@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/paths.h"
 #include "base/size.h"
@@ -16,15 +17,20 @@ constexpr uint64_t kUsualQuota = 2ull << 30, kSmallest = 64ull << 20;
 
 using Arguments = std::vector<std::string>;
 
-// What went wrong, or the result line of berth-load --json.
+// What went wrong, or the result line of berth-load --json. Lines of `berth run` itself may be among its lines.
 Json read_result(const Result<std::string>& text, int status, const Arguments& arguments) {
   if (!text) return {{"fault", text.error().message}};
-  std::string lines = *text;
-  while (!lines.empty() && lines.back() == '\n') lines.pop_back();
-  Json result = Json::parse(lines.substr(lines.rfind('\n') + 1), nullptr, false);
+  Json result;
+  std::string said;  // the last thing
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    if (Json object = Json::parse(line, nullptr, false); object.is_object()) result = std::move(object);
+    if (line.starts_with("berth: ")) said = line.substr(line.find(' ') + 1);
+  }
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (!result.is_object())
-    return {{"fault", "berth run ... berth-load " + arguments[0] + " ended with exit code " + std::to_string(code)}};
+    return {{"fault", "berth run ... berth-load " + arguments[0] + " ended with exit code " + std::to_string(code) +
+                          (said.empty() ? "" : ": " + said)}};
   if (auto error = result.find("error"); error != result.end()) return {{"fault", error->value("message", "unknown")}};
   return result;
 }
@@ -34,7 +40,7 @@ Result<Child> start_load(char which, const std::string& quota, const Arguments& 
   Arguments argv{bin + "/berth", "run", "-n", name, "-m", quota, "--", bin + "/berth-load"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   argv.push_back("--json");
-  return Child::execute(argv);
+  return Child::execute(argv, {}, true);
 }
 
 // Two jobs that run the same at the same time.

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "base/paths.h"
 #include "cli/doctor.h"
+#include "client/daemon.h"
 #include "client/isolate.h"
 
 namespace berth::cli {
@@ -45,11 +47,12 @@ Check check_namespaces() {
 }
 
 Check check_runtime_folder() {
-  auto folder = user_runtime_folder();
-  if (!folder) return {"runtime folder", Health::failed, folder.error().message, ""};
-  if (::access(folder->c_str(), W_OK) != 0)
-    return {"runtime folder", Health::failed, *folder + " can't be written", "set XDG_RUNTIME_DIR or BERTH_SOCKET"};
-  return {"runtime folder", Health::ok, *folder, ""};
+  auto socket = client::own_socket();
+  if (!socket) return {"runtime folder", Health::failed, socket.error().message, ""};
+  if (std::string fault = folder_fault(*socket); !fault.empty())
+    return {"runtime folder", Health::failed, fault,
+            "set BERTH_SOCKET to a path in a folder of yours, or XDG_RUNTIME_DIR to another folder"};
+  return {"runtime folder", Health::ok, std::filesystem::path(*socket).parent_path().string(), ""};
 }
 
 // Only where there is something to say.

@@ -52,8 +52,10 @@ Result<Child> Child::fork(const std::function<int()>& body) {
   return Child(pid, std::move(reader));
 }
 
-Result<Child> Child::execute(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+Result<Child> Child::execute(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+                             bool errors) {
   return fork([&] {
+    if (errors) ::dup2(1, 2);
     for (const std::string& entry : environment) {
       size_t equals = entry.find('=');
       ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);

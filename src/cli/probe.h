@@ -23,8 +23,10 @@ class Child {
  public:
   // `body` runs in the child and gives its exit code.
   static Result<Child> fork(const std::function<int()>& body);
-  // Executes argv[0], looked up on PATH, with `environment` (NAME=VALUE) added to ours.
-  static Result<Child> execute(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
+  // Executes argv[0], looked up on PATH, with `environment` (NAME=VALUE) added to ours. With `errors`, what goes to its
+  // stderr is read too.
+  static Result<Child> execute(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {},
+                               bool errors = false);
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, 0)), reader_(std::move(other.reader_)) {}
   Child& operator=(Child&&) = delete;
   ~Child();

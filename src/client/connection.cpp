@@ -82,7 +82,7 @@ Result<Connection> Connection::open(const std::string& socket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket.size() >= sizeof address.sun_path)
-    return Error{"usage", "the socket path has " + std::to_string(socket.size()) + " characters and " +
+    return Error{"internal", "the socket path has " + std::to_string(socket.size()) + " characters and " +
                               std::to_string(sizeof address.sun_path - 1) +
                               " fit; set BERTH_SOCKET to a shorter one: " + socket};
   std::memcpy(address.sun_path, socket.c_str(), socket.size() + 1);
@@ -103,6 +103,12 @@ Error Connection::lost(const std::string& why) const {
   return {"lost", "the daemon" + daemon + " at " + socket_ + " has gone" + why};
 }
 
+Error Connection::no_daemon() const {
+  std::string process = daemon_pid_ > 0 ? " (pid " + std::to_string(daemon_pid_) + ")" : "";
+  return {"version", "what answers at " + socket_ + process +
+                         " is no berth daemon, or one of another version: end it, or set BERTH_SOCKET to another path"};
+}
+
 Result<wire::ControlPacket> Connection::receive(milliseconds timeout) {
   std::optional<steady_clock::time_point> deadline;
   if (timeout.count() >= 0) deadline = steady_clock::now() + timeout;
@@ -114,7 +120,7 @@ Result<wire::ControlPacket> Connection::receive(milliseconds timeout) {
   while (got < 0 && errno == EINTR);
   if (got < 0) return lost(": " + errno_text());
   if (got == 0) return lost("");
-  if (static_cast<size_t>(got) > packet_.size()) return lost(": it sent too long a packet");
+  if (static_cast<size_t>(got) > packet_.size()) return no_daemon();
   packet_.resize(static_cast<size_t>(got));
   wire::ControlPacket packet;
   if (!wire::parse_control_packet(packet_, &packet)) {
@@ -122,7 +128,7 @@ Result<wire::ControlPacket> Connection::receive(milliseconds timeout) {
       return Error{"version", "the daemon at " + socket_ + " speaks protocol " + std::to_string(*major) +
                                   " and this command " + std::to_string(wire::kMajor) + "; end the daemon (pid " +
                                   std::to_string(daemon_pid_) + ") or use its own commands"};
-    return lost(": what it sent makes no sense");
+    return no_daemon();
   }
   heard_ = true;
   return packet;
@@ -130,7 +136,7 @@ Result<wire::ControlPacket> Connection::receive(milliseconds timeout) {
 
 Status Connection::dispatch(std::string_view text) {
   Json event = Json::parse(text, nullptr, false);
-  if (event.is_discarded()) return lost(": what it sent makes no sense");
+  if (event.is_discarded()) return no_daemon();
   if (on_event_) on_event_(event);
   return Ok{};
 }
@@ -151,13 +157,13 @@ Result<Json> Connection::request(const Json& request, milliseconds timeout) {
       if (auto done = dispatch(piece->text); !done) return done.error();
       continue;
     }
-    if (piece->type != wire::MessageType::control_reply) return lost(": what it sent makes no sense");
+    if (piece->type != wire::MessageType::control_reply) return no_daemon();
     whole += piece->text;
     if (whole.size() > wire::kMaxControlText) return lost(": it sent too long a reply");
     if (piece->pieces_left == 0) break;
   }
   Json reply = Json::parse(whole, nullptr, false);
-  if (!reply.is_object()) return lost(": what it sent makes no sense");
+  if (!reply.is_object()) return no_daemon();
   if (auto error = reply.find("error"); error != reply.end() && error->is_object())
     return Error{error->value("code", "internal"), error->value("message", "the daemon gave no reason")};
   return reply;

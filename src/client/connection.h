@@ -2,7 +2,7 @@
 // (docs/wire-protocol.md, "Commands").
 //
 // One thread at a time. Error codes are the daemon's own, and from here: `unreachable` (nothing answers at the socket),
-// `lost` (the daemon ended the conversation), `timeout` (no reply in time), `version` (it speaks another major),
+// `lost` (the daemon ended the conversation), `timeout` (no reply in time), `version` (it speaks another major, or nothing that makes sense),
 // `internal`. After any of lost, timeout and version the connection is of no further use; open a new one.
 #pragma once
 #include <chrono>
@@ -52,6 +52,7 @@ class Connection {
   Result<wire::ControlPacket> receive(std::chrono::milliseconds timeout);
   Status dispatch(std::string_view text);
   Error lost(const std::string& why) const;
+  Error no_daemon() const;  // what it sends makes no sense
 
   UniqueFd fd_;
   std::string socket_;

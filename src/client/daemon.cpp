@@ -89,11 +89,9 @@ struct DaemonExec {
   ::_exit(127);
 }
 
-Error no_log(const std::string& socket, const std::string& log) {
-  std::string why = std::strerror(errno), folder = folder_fault(socket);
-  return {"internal", "cannot start a daemon for the socket " + socket + ": " +
-                          (folder.empty() ? log + ": " + why : folder) +
-                          "; set BERTH_SOCKET to a path in a folder of yours"};
+Error no_place(const std::string& socket, const std::string& why) {
+  return {"internal", "cannot start a daemon for the socket " + socket + ": " + why +
+                          "; set BERTH_SOCKET to a path in a folder of yours, or XDG_RUNTIME_DIR to another folder"};
 }
 
 }  // namespace
@@ -163,9 +161,11 @@ Result<Connection> connect_suitable_daemon() {
 }  // namespace
 
 Result<pid_t> spawn_daemon(const std::string& socket) {
+  // Before anything is made there: a file that can't be filled is of no use.
+  if (std::string fault = folder_fault(socket); !fault.empty()) return no_place(socket, fault);
   std::string log = log_file_of(socket);
   UniqueFd log_fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!log_fd) return no_log(socket, log);
+  if (!log_fd) return no_place(socket, log + ": " + std::strerror(errno));
   UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
   int ends[2];
   if (!null_fd || ::pipe2(ends, O_CLOEXEC) != 0)
@@ -220,9 +220,7 @@ Result<Connection> connect_or_start_daemon(pid_t* started) {
     std::this_thread::sleep_for(pause);
   }
   std::string word = last_line_of(log, log_size);
-  std::error_code unknown;
-  if (word.empty() && std::filesystem::space(std::filesystem::path(log).parent_path(), unknown).available == 0)
-    word = "no space is left there";
+  if (word.empty()) word = folder_fault(*socket);  // it has filled up meanwhile, so there is no log
   return Error{"internal", std::string("the daemon ") + (alive ? "does not answer at " + *socket : "did not start") +
                                (word.empty() ? "" : ": " + word) + " (log: " + log + ")"};
 }
