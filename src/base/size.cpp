@@ -53,12 +53,12 @@ Result<std::optional<uint64_t>> parse_quota(std::string_view text, uint64_t tota
     std::string_view number = text.substr(0, text.size() - 1);
     double percent = take_number(&number);
     if (std::isnan(percent) || !number.empty() || percent > 100)
-      return Error{"usage", "'" + std::string(text) + "' is not a share of the device: give a percentage up to 100%"};
+      return Error{"usage", "'" + std::string(text) + "' is not a share of the device: give a percentage up to 100%, without blanks, such as 25%"};
     if (percent == 0) return std::optional<uint64_t>();
     return std::optional<uint64_t>(static_cast<uint64_t>(static_cast<double>(total) * percent / 100));
   }
   auto size = parse_size(text);
-  if (!size) return size.error();
+  if (!size) return Error{size.error().code, size.error().message + ", or a percentage of the device such as 25%"};
   if (*size == 0) return std::optional<uint64_t>();
   return std::optional<uint64_t>(*size);
 }

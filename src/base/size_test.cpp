@@ -15,6 +15,11 @@ TEST(Size, ReadsWhatPeopleWrite) {
   EXPECT_EQ(*parse_size("2t"), 2ull << 40);
 }
 
+TEST(Size, AQuotaMayAlsoBeAPercentageAndItsErrorsSaySo) {
+  EXPECT_NE(parse_quota("8X", 1000).error().message.find("or a percentage of the device such as 25%"), std::string::npos);
+  EXPECT_NE(parse_quota("5 %", 1000).error().message.find("without blanks, such as 25%"), std::string::npos);
+}
+
 TEST(Size, RefusesWhatIsNotASize) {
   for (const char* text : {"", "-1", "+1", "8X", "G", "1e9", "nan", "inf", "8 G", "1..2", "0x10", "8Gi", "99999999T", "8G8", "0.5", "0.0001K"})
     EXPECT_FALSE(parse_size(text).ok()) << text;

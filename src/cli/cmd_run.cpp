@@ -29,7 +29,7 @@ void warn_about(const client::Program& program, const std::vector<std::string>& 
     say("warning: limits don't reach a container that " + command[0] + " starts, since it isn't below this process; "
         "docs/containers.md has a way that works");
   else if (program.is_32_bit)
-    say("warning: " + program.path + " is a 32-bit program, which berth's library can't be loaded into: it will not be limited");
+    say("warning: " + program.path + " is a 32-bit program, which berth's library can't be loaded into, so it will not be limited: run a 64-bit build of it");
   else if (program.is_setuid && !isolated)
     say("warning: " + program.path + " is a setuid program, which ignores LD_LIBRARY_PATH: add --isolate to limit it");
 }

@@ -96,8 +96,12 @@ TEST(CommandLine, WrongOptionsGetOneClearLine) {
            Case{{}, "the command to run is missing; see berth run --help"},
            Case{{"-m"}, "--memory needs a value; see berth run --help"},
            Case{{"--nonsense", "x"}, "'--nonsense' is not expected here; see berth run --help"},
-           Case{{"-m", "8X", "x"}, "--memory: '8X' is not a size: give bytes, or a number with K, M, G or T such as 512M or 8G"},
-           Case{{"-m", "-1", "x"}, "--memory: '-1' is not a size: give bytes, or a number with K, M, G or T such as 512M or 8G"},
+           Case{{"-m", "8X", "x"},
+                "--memory: '8X' is not a size: give bytes, or a number with K, M, G or T such as 512M or 8G, "
+                "or a percentage of the device such as 25%"},
+           Case{{"-m", "-1", "x"},
+                "--memory: '-1' is not a size: give bytes, or a number with K, M, G or T such as 512M or 8G, "
+                "or a percentage of the device such as 25%"},
            Case{{"-w", "-3", "x"}, "'-3' is not a weight: give a number from 1 to 10000"},
            Case{{"-p", "urgent", "x"}, "'urgent' is not a priority: give high, normal or low"},
            Case{{"-g", "2", "x"}, "-g (--gpus) is not available in this version"},

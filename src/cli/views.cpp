@@ -39,6 +39,7 @@ void add_job(const Json& job, bool users, Table* table) {
     if (i > 0) row.assign(1, Cell("", left.size()));
     row.emplace_back(text_cell(device, "index"));
     row.emplace_back(size_cell(device, "used_bytes"));
+    row.emplace_back(size_cell(device, "overhead_bytes"));
     row.emplace_back(size_cell(device, "quota_bytes"));
     row.emplace_back(ratio_cell(device, "gpu_share_ratio"));
     row.emplace_back(seconds_cell(device, "waited_seconds"));
@@ -46,13 +47,14 @@ void add_job(const Json& job, bool users, Table* table) {
   }
   if (std::string reason = text_cell(job, "waiting_for"); reason != "-") {
     std::string place = text_cell(job, "queue_position");
-    table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 5)});
+    table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 6)});
   }
   for (const Json& client : list(job, "clients")) {
     table->add({Cell(fmt::format("  {:<7} {}", text_cell(client, "pid"), text_cell(client, "command")), left.size() + 1),
-                Cell(format_size(sum_of(list(client, "devices"), "used_bytes")))});
+                Cell(format_size(sum_of(list(client, "devices"), "used_bytes"))),
+                Cell(format_size(sum_of(list(client, "devices"), "overhead_bytes")))});
     if (std::string special = what_is_special(client); !special.empty())
-      table->add({Cell("          " + special, left.size() + 5)});
+      table->add({Cell("          " + special, left.size() + 6)});
   }
 }
 
@@ -64,8 +66,8 @@ std::string ps_view(const Json& ps, const Look& look) {
   std::vector<Column> columns{{"NAME"}};
   if (users) columns.push_back({"USER"});
   for (Column column : {Column{"STATE"}, {"PRIORITY"}, {"WEIGHT", Align::right}, {"GPU", Align::right},
-                        {"USED", Align::right}, {"QUOTA", Align::right}, {"SHARE", Align::right},
-                        {"WAITED", Align::right}})
+                        {"USED", Align::right}, {"OVERHEAD", Align::right}, {"QUOTA", Align::right},
+                        {"SHARE", Align::right}, {"WAITED", Align::right}})
     columns.push_back(column);
   Table table(columns);
   for (const Json& job : jobs) add_job(job, users, &table);

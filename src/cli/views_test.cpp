@@ -11,26 +11,28 @@ namespace {
 Json job() {
   return {{"name", "train-1"}, {"user", "alice"}, {"state", "running"}, {"priority", "normal"}, {"weight", 100},
           {"waiting_for", nullptr}, {"queue_position", nullptr},
-          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 3ull << 30}, {"gpu_share_ratio", 0.452},
+          {"devices", {{{"index", 0}, {"quota_bytes", 8ull << 30}, {"used_bytes", 3ull << 30}, {"overhead_bytes", 518ull << 20},
+                        {"gpu_share_ratio", 0.452},
                         {"waited_seconds", 12.5}}}},
           {"clients", {{{"pid", 4711}, {"command", "python"}, {"state", "attached"},
-                        {"devices", {{{"index", 0}, {"used_bytes", 3ull << 30}}}}}}}};
+                        {"devices", {{{"index", 0}, {"used_bytes", 3ull << 30}, {"overhead_bytes", 518ull << 20}}}}}}}};
 }
 
 }  // namespace
 
 TEST(Views, PsShowsJobsAndClients) {
   EXPECT_EQ(ps_view({{"jobs", {job()}}}, {}),
-            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  QUOTA  SHARE  WAITED\n"
-            "train-1  running  normal       100    0  3 GiB  8 GiB    45%  12.5 s\n"
-            "  4711    python                         3 GiB\n");
+            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  OVERHEAD  QUOTA  SHARE  WAITED\n"
+            "train-1  running  normal       100    0  3 GiB   518 MiB  8 GiB    45%  12.5 s\n"
+            "  4711    python                         3 GiB   518 MiB\n");
 }
 
 TEST(Views, PsFitsAHundredColumnsWithTheWidestFigures) {
   Json wide = job();
-  wide["name"] = "a-name-of-some-length";
+  wide["name"] = "training-12";
   wide["weight"] = 10000;
-  wide["devices"][0].update({{"quota_bytes", 1023ull << 20}, {"used_bytes", (99ull << 30) + (1 << 29)}, {"gpu_share_ratio", 1},
+  wide["devices"][0].update({{"quota_bytes", 1023ull << 20}, {"used_bytes", (99ull << 30) + (1 << 29)},
+                             {"overhead_bytes", 1023ull << 20}, {"gpu_share_ratio", 1},
                              {"waited_seconds", 5990.0}});
   Json other = job();
   other["user"] = "somebody";  // so that users show
@@ -44,15 +46,15 @@ TEST(Views, EachDeviceHasItsOwnShare) {
   Json two = job();
   two["devices"].push_back({{"index", 1}, {"gpu_share_ratio", 0.1}, {"waited_seconds", 0}});
   std::string view = ps_view({{"jobs", {two}}}, {});
-  EXPECT_NE(view.find("    1      -      -    10%     0 s\n"), std::string::npos) << view;
+  EXPECT_NE(view.find("    1      -         -      -    10%     0 s\n"), std::string::npos) << view;
 }
 
 TEST(Views, UnknownIsADash) {
   Json bare = {{"name", "x"}, {"state", "waiting"}, {"gpu_share_ratio", nullptr}};
   EXPECT_EQ(ps_view({{"jobs", {bare}}}, {}),
-            "NAME  STATE    PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE  WAITED\n"
-            "x     waiting  -              -    -     -      -      -       -\n");
-  EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  QUOTA  SHARE  WAITED\n");
+            "NAME  STATE    PRIORITY  WEIGHT  GPU  USED  OVERHEAD  QUOTA  SHARE  WAITED\n"
+            "x     waiting  -              -    -     -         -      -      -       -\n");
+  EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  OVERHEAD  QUOTA  SHARE  WAITED\n");
 }
 
 TEST(Views, WaitingTellsForWhat) {

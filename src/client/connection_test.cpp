@@ -72,17 +72,18 @@ TEST_F(ConnectionTest, WhatIsNotOurSocketIsLeftAlone) {
 TEST_F(ConnectionTest, TooLongAPath) {
   auto connection = Connection::open(folder.file(std::string(120, 'x')));
   ASSERT_FALSE(connection.ok());
-  EXPECT_EQ(connection.error().code, "usage");
+  EXPECT_EQ(connection.error().code, "internal");
 }
 
 TEST_F(ConnectionTest, HangsUpOrTalksNonsense) {
-  for (const std::string& answer : {std::string(), std::string("noise"), FakeDaemon::reply("{\"cut"), FakeDaemon::reply("[1]"),
+  for (const std::string& answer : {std::string(), std::string("noise"), wire::control_packet(wire::MessageType::control_request, "{}"), FakeDaemon::reply("{\"cut"), FakeDaemon::reply("[1]"),
                                     FakeDaemon::reply("{}").substr(0, 17)}) {
     ::unlink(socket.c_str());
     FakeDaemon daemon(socket, [&](const std::string&) { return answer.empty() ? Packets{} : Packets{answer}; });
     auto reply = Connection::open(socket)->request({{"op", "status"}});
     ASSERT_FALSE(reply.ok()) << answer;
-    EXPECT_EQ(reply.error().code, "lost") << answer;
+    EXPECT_EQ(reply.error().code, answer.empty() ? "lost" : "version") << answer;
+    EXPECT_EQ(reply.error().message.find("is no berth daemon") == std::string::npos, answer.empty()) << answer;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/paths.h"
+#include "base/size.h"
 
 namespace berth::client {
 namespace {
@@ -93,9 +94,40 @@ std::string driver_choice() {
   return variable ? variable : "";
 }
 
+namespace {
+
+bool is_ours(const std::string& path, const char* folder) {
+  std::error_code error;
+  return std::filesystem::equivalent(path, library_folder() + "/" + folder + "/libcuda.so.1", error);
+}
+
+// By the rules of src/sim/settings.cpp, which takes its defaults where a value makes no sense.
+Status check_simulated_gpu() {
+  auto wrong = [](const std::string& name, const std::string& value, const std::string& advice) {
+    return Error{"no_device", name + " of the simulated GPU is '" + value + "': " + advice + ", or unset it"};
+  };
+  for (const char* name : {"BERTH_SIM_MEMORY", "BERTH_SIM_CONTEXT"})
+    if (const char* text = std::getenv(name); text && *text && !parse_size(text))
+      return wrong(name, text, "give bytes, or a number with K, M, G or T such as 16G");
+  for (const char* name : {"BERTH_SIM_GPUS", "BERTH_SIM_EXIT_MS", "BERTH_SIM_SPEED"}) {
+    const char* text = std::getenv(name);
+    if (!text || !*text) continue;
+    char* end = nullptr;
+    double value = std::strtod(text, &end);
+    if (*end != '\0' || !(value >= 0 && value < 1e15)) return wrong(name, text, "give a number from 0 up");
+  }
+  return Ok{};
+}
+
+}  // namespace
+
 Status check_driver_choice() {
   std::string chosen = driver_choice(), why;
-  if (chosen.empty() || chosen == "sim") return Ok{};
+  if (chosen == "sim" || is_ours(chosen, "sim")) return check_simulated_gpu();
+  if (chosen.empty()) return Ok{};
+  if (is_ours(chosen, "shim"))
+    return Error{"no_device", "BERTH_DRIVER=" + chosen + " is berth's own library, which comes before a driver and is none; "
+                                  "set it to sim or to the path of the driver's libcuda.so.1, or unset it"};
   struct stat info;
   if (chosen.find('/') == std::string::npos)
     why = "neither 'sim' nor a path";

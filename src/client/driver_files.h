@@ -19,7 +19,8 @@ DriverFiles find_driver_files();
 // The value of BERTH_DRIVER, "" if it is not set.
 std::string driver_choice();
 
-// Error if BERTH_DRIVER is neither "sim" nor the path of a file: then a program would find no driver.
+// Error if BERTH_DRIVER is neither "sim" nor the path of a file, or that of our own: then a program would find no driver.
+// Also if it is the simulated GPU and a number or a size that describes it makes no sense.
 Status check_driver_choice();
 
 // The paths that the text of an ld.so.cache names for `library`. Never reads outside `cache`.

@@ -78,6 +78,16 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
   EXPECT_NE(read_config(folder_ + "/none.toml").error().message.find("/none.toml"), std::string::npos);
 }
 
+TEST_F(ConfigTest, MalformedFilesAreRefusedWithOneLine) {
+  for (const char* text : {"[", "[[", "[[[", "[[[a]]]", "[[ [a]]", "[a.[b]]", "[]", "[[]]", "[a.=]", "[a", "=", ".a=1", "a", "a=",
+                           "a=[", "a={", "a={b", "a='", "a=\"\\", "a=1 b=2", "a=1\na=2", "a=\"\"\"", "\"a", "a.=1", "]", "{",
+                           "}", "a=[[[", "a={[", "\x01", "\xff\xfe", "a=0x", "a=1979-", "a=+", "a=[1,,2]"}) {
+    std::string message = error(text);
+    EXPECT_TRUE(message.starts_with(file_ + ":")) << text << ": " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << text;
+  }
+}
+
 TEST_F(ConfigTest, UserBeforeGroupBeforeDefault) {
   auto config = *read(R"(
     [limits.default]

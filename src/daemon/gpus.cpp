@@ -265,8 +265,8 @@ void Gpus::escaped(const GpuProcess& process, policy::JobId id) {
   }
   daemon_.events.add(
       {"escaped_process", job.name, job.user, text, {{"pid", process.process.pid}, {"strict", job.strict}}});
-  daemon_.jobs.tell(id, {{"event", "message"}, {"text", text}});
-  if (job.strict) daemon_.jobs.tell(id, {{"event", "end_job"}, {"reason", text}});
+  Json message = {{"event", "message"}, {"text", text}}, end = {{"event", "end_job"}, {"reason", text}};
+  daemon_.jobs.tell(id, job.strict ? end : message);  // one of them: the command says either
   daemon_.processes.watch(process.process, [this, ended = process.process] { daemon_.guests.process_ended(ended); });
 }
 

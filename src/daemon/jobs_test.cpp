@@ -205,7 +205,7 @@ TEST_F(JobsTest, SetChangesALivingJobAndOnlyLowersFromInside) {
   // All or nothing.
   EXPECT_EQ(code_of(outside.ask({{"op", "set"}, {"name", "mine"}, {"memory", "1G"}, {"weight", 0}})), "usage");
   EXPECT_EQ(job_in_ps("mine")["devices"][0]["quota_bytes"], 6 * kGiB);
-  EXPECT_EQ(code_of(outside.ask({{"op", "set"}, {"name", "mine"}, {"memory", "16G"}})), "refused");
+  EXPECT_EQ(code_of(outside.ask({{"op", "set"}, {"name", "mine"}, {"memory", "15G"}})), "refused");
   EXPECT_EQ(outside.ask({{"op", "set"}, {"name", "mine"}, {"max_share_ratio", nullptr}})["max_share_ratio"], nullptr);
   auto inside = [&](const Json& request) { return Json::parse(a.root.say("control " + request.dump())); };
   EXPECT_EQ(code_of(inside({{"op", "set"}, {"name", "mine"}, {"memory", "7G"}})), "not_permitted");

@@ -56,9 +56,7 @@ class NvmlSource : public GpuSource {
  public:
   Result<std::vector<GpuInfo>> open() override {
     if (auto status = load(); !status) return status.error();
-    if (nvmlReturn_t code = init_(); code != NVML_SUCCESS)
-      return Error{"no_device",
-                   "the NVIDIA driver does not answer: " + text_of(code) + "; check that nvidia-smi works"};
+    if (nvmlReturn_t code = init_(); code != NVML_SUCCESS) return Error{"no_device", silence(code)};
     unsigned count = 0;
     if (nvmlReturn_t code = count_of_(&count); code != NVML_SUCCESS)
       return Error{"no_device", "the NVIDIA driver does not count its devices: " + text_of(code)};
@@ -144,6 +142,14 @@ class NvmlSource : public GpuSource {
   bool find(F* function, const char* name) {
     *function = reinterpret_cast<F>(::dlsym(library_, name));
     return *function != nullptr;
+  }
+
+  std::string silence(nvmlReturn_t code) const {
+    if (!same_file(loaded_path(library_), library_folder() + "/sim/" + kLibrary))
+      return "the NVIDIA driver does not answer: " + text_of(code) + "; check that nvidia-smi works";
+    const char* folder = std::getenv("BERTH_SIM_DIR");
+    return "the simulated GPU cannot be made: " + text_of(code) + "; set BERTH_SIM_DIR" +
+           (folder && *folder ? std::string(", now ") + folder + "," : "") + " to a folder that you can write to";
   }
 
   std::string text_of(nvmlReturn_t code) const {

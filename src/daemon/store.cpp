@@ -66,7 +66,7 @@ Error Store::failed() const {
     case SQLITE_NOMEM:
       return error("no memory for the daemon's state", "end something and try again");
     default:
-      return error("cannot write the daemon's state", "free some space there");
+      return error("cannot write the daemon's state", "free some space there, or choose another --socket or BERTH_SOCKET");
   }
 }
 

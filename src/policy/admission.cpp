@@ -78,6 +78,15 @@ std::string no_room(const State& state, const std::vector<std::pair<DeviceIndex,
 
 using Wanted = std::vector<std::pair<DeviceIndex, uint64_t>>;
 
+// An error if the quota would not even be admitted on an empty device.
+Status check_size(const State& state, DeviceIndex index, uint64_t quota) {
+  const Device& device = state.devices[index];
+  if (quota <= could_ever_promise(device)) return Ok{};
+  return Error{"usage", "asked for " + format_size(quota) + ", but " + device_text(index) + " has " +
+                            format_size(device.total) + ", of which " + format_size(device.headroom) +
+                            " stay free for the driver: ask for less, at most " + format_size(could_ever_promise(device))};
+}
+
 // The devices on which the job's quota fits an empty device; an error if that is none.
 Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devices,
                         const std::vector<uint64_t>& quotas) {
@@ -88,12 +97,7 @@ Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devi
     if (state.devices[devices[i]].total > state.devices[devices[largest]].total) largest = i;
   }
   if (!wanted.empty()) return wanted;
-  const Device& device = state.devices[devices[largest]];
-  std::string what = "asked for " + format_size(quotas[largest]) + ", but " + device_text(devices[largest]) + " has " +
-                     format_size(device.total);
-  if (quotas[largest] > device.total) return Error{"usage", what + ": ask for less"};
-  return Error{"refused", what + ", of which " + format_size(device.headroom) +
-                              " stay free for the driver: ask for at most " + format_size(could_ever_promise(device))};
+  return check_size(state, devices[largest], quotas[largest]).error();
 }
 
 // Most free promise first, then fewest jobs, then the order given.
@@ -219,10 +223,11 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
   }
   if (!request.may_wait) {
     bool only_queue = find_room(state, *wanted, {}).has_value();
+    size_t ahead = state.queue.size();
     if (only_queue)
       return Error{"refused", "asked for " + format_size(quotas.front()) + ", but " +
-                                  std::to_string(state.queue.size()) +
-                                  " job(s) wait for room before this one; queue behind them with --wait"};
+                                  (ahead == 1 ? "1 job waits" : std::to_string(ahead) + " jobs wait") +
+                                  " for room before this one; queue behind with --wait"};
     return Error{"refused", no_room(state, *wanted) + "; wait for room with --wait, ask for less, or end one of them"};
   }
   job.state = JobState::waiting;
@@ -282,10 +287,9 @@ Status set_memory(State& state, JobId id, const std::string& memory, const Limit
     if (!there.placed) continue;
     auto quota = quota_on(state, device, memory, job.uid, id, limits);
     if (!quota) return quota.error();
-    if (quota->value_or(0) > state.devices[device].total)
-      return Error{"usage", "asked for " + format_size(**quota) + ", but " + device_text(device) + " has " +
-                                format_size(state.devices[device].total) + ": ask for less"};
     uint64_t present = promised(job, device), room = promisable(state, device, id);
+    if (quota->value_or(0) > present)
+      if (auto status = check_size(state, device, **quota); !status) return status;
     if (*quota && **quota > present && **quota > room)
       return Error{"refused", job.name + " could have at most " + format_size(std::max(room, present)) + ": " +
                                   no_room_text(state, device, **quota)};

@@ -77,7 +77,7 @@ class Commands(Case):
         self.assertEqual(jobs["load"]["clients"][0]["command"], "berth-load")
         code, output, errors = self.berth("ps")
         self.assertEqual((code, errors), (0, ""))
-        self.assertRegex(output, r"(?m)^holder +running +high +300 +0 +0 B +12 GiB")
+        self.assertRegex(output, r"(?m)^holder +running +high +300 +0 +0 B +0 B +12 GiB")
         self.assertRegex(output, r"(?m)^  \d+ +berth-load +\d")
         self.assertLessEqual(max(map(len, output.splitlines())), 80)
         holder.communicate("\n", timeout=PATIENCE)
@@ -205,7 +205,7 @@ class Commands(Case):
 
     def test_what_is_no_daemon(self):
         """B53: a daemon of another kind or version is told of in one line."""
-        for answer, pattern in ((b"noise", "makes no sense"), (b"BRTH\x02\x00\x41\x00\x10\x00\x00\x00\x00\x00\x00\x00", "speaks protocol 2"),
+        for answer, pattern in ((b"noise", "is no berth daemon, or one of another version: end it"), (b"BRTH\x02\x00\x41\x00\x10\x00\x00\x00\x00\x00\x00\x00", "speaks protocol 2"),
                                 (b"", "ended the conversation")):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
                 if os.path.exists(self.socket):

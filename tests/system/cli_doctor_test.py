@@ -77,6 +77,18 @@ class Doctor(Case):
         self.assertEqual((checks["MPS"]["result"], checks["LD_PRELOAD"]["result"], checks["reach"]["result"]),
                          ("warning", "warning", "failed"))
 
+    def test_a_socket_for_which_no_daemon_can_be_started(self):
+        self.environment["BERTH_SOCKET"] = "/nonexistent/folder/b.sock"
+        checks = self.checks()
+        self.assertEqual((checks["daemon"]["result"], checks["runtime folder"]["result"]), ("failed", "failed"))
+        self.assertIn("the folder /nonexistent/folder does not exist", checks["runtime folder"]["found"])
+
+    def test_the_reason_of_a_failing_run_is_passed_on(self):
+        self.environment["BERTH_CONFIG"] = f"{self.folder}/berth.toml"
+        with open(self.environment["BERTH_CONFIG"], "w") as file:
+            file.write("[[[")
+        self.assertRegex(self.checks("--test")["quotas"]["found"], r"exit code 125: .*berth\.toml:1: ")
+
     def test_a_daemon_that_cannot_be_spoken_to(self):
         with open(self.socket, "w") as file:
             file.write("x")

@@ -99,6 +99,23 @@ class Run(Case):
             self.assertEqual(self.berth("run", "-n", "free", *options, "true"), (0, "", ""))
             self.assertEqual(self.jobs("-a")["free"]["devices"][0]["quota_bytes"], None, options)
 
+    def test_a_quota_that_never_fits_does_not_wait(self):
+        self.refused(125, "15.5 GiB.*at most 15 GiB", "run", "-m", "15.5G", "true")
+        self.refused(125, "15.5 GiB.*at most 15 GiB", "run", "--wait", "-m", "15.5G", "true")
+
+    def test_a_driver_or_a_simulated_gpu_that_makes_no_sense(self):
+        def with_variable(name, value):
+            return {"env": {**self.environment, name: value}}
+        for command in (["run", "true"], ["gpus"]):
+            code = 125 if command[0] == "run" else 1
+            self.refused(code, "BERTH_SIM_MEMORY.*'abc'.*such as 16G", *command, **with_variable("BERTH_SIM_MEMORY", "abc"))
+            self.refused(code, "BERTH_SIM_GPUS.*'xx'.*a number", *command, **with_variable("BERTH_SIM_GPUS", "xx"))
+            self.refused(code, "is berth's own library", *command,
+                         **with_variable("BERTH_DRIVER", f"{BUILD}/lib/berth/shim/libcuda.so.1"))
+        self.assertEqual(self.daemon_pid(), 0)
+        errors = self.refused(125, "BERTH_SIM_DIR, now /proc/none,", "run", "true", **with_variable("BERTH_SIM_DIR", "/proc/none"))
+        self.assertNotIn("NVIDIA", errors)
+
     def test_what_the_daemon_refuses(self):
         self.refused(125, "32 GiB.*ask for less", "run", "-m", "32G", "true")
         self.refused(125, ".", "run", "--device", "7", "true")
@@ -136,7 +153,18 @@ class Run(Case):
         if code == 1:
             self.skipTest(errors)
         self.assertEqual((code, output), (125, ""))
-        self.assertRegex(errors, r"\Aberth: [^\n]*no space is left[^\n]*\n\Z")
+        self.assertRegex(errors, r"\Aberth: [^\n]*no space is left[^\n]*free some[^\n]*BERTH_SOCKET[^\n]*\n\Z")
+
+    def test_a_full_disk_gets_no_empty_files_and_the_doctor_sees_it(self):
+        place = f"{self.folder}/full"
+        os.mkdir(place, 0o700)
+        script = (f"mount -t tmpfs -o size=64k,mode=700 none {place} && export BERTH_SOCKET={place}/s && "
+                  f"{{ {BERTH} run true 2>&-; {BERTH} doctor; echo code $?; ls {place}; }}")
+        code, output, errors = self.finish(self.start("-rm", "sh", "-c", script, program="unshare"))
+        if code == 1:
+            self.skipTest(errors)
+        self.assertRegex(output, rf"(?m)^failed +runtime folder +no space is left in the folder {place} ")
+        self.assertTrue(output.endswith("\ncode 2\n"), output)
 
     def test_two_daemons_in_one_folder(self):
         other = {"env": {**self.environment, "BERTH_SOCKET": f"{self.folder}/other.sock"}}
