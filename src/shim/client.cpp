@@ -210,9 +210,10 @@ void* helper_main(void* argument) {
       fd = client->connection_.is_ours() ? client->connection_.fd() : -1;
     }
     if (fd >= 0) {
-      // The timeout is for a descriptor that the program closed meanwhile: poll would never tell.
+      // The timeout is for what poll can't tell: a descriptor that the program closed meanwhile, and a packet that a thread
+      // which waited for its own reply took first, so that the gate has begun to hold without our knowing.
       pollfd watch{fd, POLLIN | POLLRDHUP, 0};
-      __kernel_timespec patience{pacing ? 0 : 5, 0};
+      __kernel_timespec patience{0, pacing ? 0 : 100'000'000};
       sys(SYS_ppoll, reinterpret_cast<long>(&watch), 1, reinterpret_cast<long>(&patience), 0, 8);
       if (!(watch.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))) {
         if (!(watch.revents & POLLIN)) continue;
