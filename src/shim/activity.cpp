@@ -1,12 +1,12 @@
 #include "shim/activity.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/time_types.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <fcntl.h>
 
 #include "wire/daemon_page.h"
 
@@ -21,30 +21,27 @@ const wire::ActivityPage* map_for_reading(int fd) {
   if (sys(SYS_newfstatat, fd, reinterpret_cast<long>(""), reinterpret_cast<long>(&info), AT_EMPTY_PATH) != 0 ||
       info.st_size < static_cast<long>(sizeof(wire::ActivityPage)))
     return nullptr;
-  long at = sys(SYS_mmap, 0, sizeof(wire::ActivityPage), PROT_READ, MAP_SHARED, fd, 0);
-  if (at < 0) return nullptr;
-  sys(SYS_madvise, at, sizeof(wire::ActivityPage), MADV_DONTFORK);
-  auto* page = reinterpret_cast<const wire::ActivityPage*>(at);
-  if (page->magic == wire::kMagic && page->layout == wire::kActivityLayout) return page;
-  sys(SYS_munmap, at, sizeof(wire::ActivityPage));
+  auto* page = static_cast<wire::ActivityPage*>(map_shared(fd, sizeof(wire::ActivityPage), PROT_READ));
+  if (!page || (page->magic == wire::kMagic && page->layout == wire::kActivityLayout)) return page;
+  unmap_pages(page, sizeof(wire::ActivityPage));
   return nullptr;
 }
 
+void unmap(const wire::ActivityPage* page) { unmap_pages(const_cast<wire::ActivityPage*>(page), sizeof(wire::ActivityPage)); }
+
 uint32_t completed(const wire::ActivityPage& page, uint32_t device) {
-  uint32_t count = page.slot_count.load(std::memory_order_acquire), sum = 0;
-  for (uint32_t i = 0; i < count && i < wire::kActivitySlots; ++i)
-    if (page.slots[i].device.load(kRelaxed) == device) sum += page.slots[i].completed.load(kRelaxed);
+  uint32_t sum = 0;
+  wire::for_each_slot(page, device, [&](const wire::ActivitySlot& slot) { sum += slot.completed.load(kRelaxed); });
   return sum;
 }
 
-// Batches that the device has begun and not finished.
-uint32_t running(const wire::ActivityPage& page, uint32_t device) {
-  uint32_t count = page.slot_count.load(std::memory_order_acquire), sum = 0;
-  for (uint32_t i = 0; i < count && i < wire::kActivitySlots; ++i) {
-    const wire::ActivitySlot& slot = page.slots[i];
-    if (slot.device.load(kRelaxed) == device && slot.started.load(kRelaxed) != slot.completed.load(kRelaxed)) ++sum;
-  }
-  return sum;
+// Has the device begun a batch that it has not finished?
+bool is_running(const wire::ActivityPage& page, uint32_t device) {
+  bool any = false;
+  wire::for_each_slot(page, device, [&](const wire::ActivitySlot& slot) {
+    any |= slot.started.load(kRelaxed) != slot.completed.load(kRelaxed);
+  });
+  return any;
 }
 
 }  // namespace
@@ -56,7 +53,7 @@ void Activity::adopt(wire::ActivityPage* page) {
 }
 
 void Activity::drop(Watched* watched) {
-  sys(SYS_munmap, reinterpret_cast<long>(watched->page), sizeof(wire::ActivityPage));
+  unmap(watched->page);
   *watched = watched_[--count_];
 }
 
@@ -71,7 +68,7 @@ void Activity::watch(const wire::Watch& message, int fd) {
     }
   if (!page) return;
   if (count_ == kMost) {  // the daemon's limit is lower
-    sys(SYS_munmap, reinterpret_cast<long>(page), sizeof(wire::ActivityPage));
+    unmap(page);
     return;
   }
   Watched& fresh = watched_[count_++];
@@ -79,7 +76,11 @@ void Activity::watch(const wire::Watch& message, int fd) {
   fresh.page = page;
   fresh.client_id = message.client_id;
   fresh.relation = message.relation;
-  ::memcpy(fresh.devices, message.devices, sizeof fresh.devices);
+  ::memset(fresh.theirs, -1, sizeof fresh.theirs);
+  for (uint32_t device = 0; device < wire::kMaxDevices; ++device) {
+    int ours = message.devices[device];
+    if (ours >= 0 && ours < static_cast<int>(wire::kMaxDevices)) fresh.theirs[ours] = static_cast<int8_t>(device);
+  }
 }
 
 void Activity::forget_all() {
@@ -119,41 +120,38 @@ bool Rhythm::comes_first(bool busy, uint64_t company, uint64_t now) {
   return now - idle_since_ < patience_ns_ && now - busy_since_ >= company;
 }
 
+template <class Visit>
+void Activity::for_each_watched(wire::Relation relation, uint32_t device, Visit visit) {
+  Locked locked(lock_);
+  for (uint32_t i = 0; i < count_; ++i)
+    if (watched_[i].relation == relation && watched_[i].theirs[device] >= 0)
+      visit(watched_[i], static_cast<uint32_t>(watched_[i].theirs[device]));
+}
+
 bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
   uint64_t company = rules.company_ns.load(kRelaxed);
   wire::ActivityDevice& shown = page()->devices[device];
   bool busy = false;
-  Locked locked(lock_);
-  for (uint32_t i = 0; i < count_; ++i) {
-    Watched& one = watched_[i];
-    if (one.relation != wire::Relation::higher) continue;
-    for (uint32_t theirs = 0; theirs < wire::kMaxDevices; ++theirs) {
-      if (one.devices[theirs] != static_cast<int8_t>(device)) continue;
-      if (!one.rhythm[device].comes_first(wire::is_busy(*one.page, theirs, now), company, now)) continue;
-      busy = true;
-      shown.blocker.store(one.client_id, kRelaxed);
-    }
-  }
+  for_each_watched(wire::Relation::higher, device, [&](Watched& one, uint32_t theirs) {
+    if (!one.rhythm[device].comes_first(wire::is_busy(*one.page, theirs, now), company, now)) return;
+    busy = true;
+    shown.blocker.store(one.client_id, kRelaxed);
+  });
   return busy;
 }
 
 bool Activity::a_peer_is_stuck(uint32_t device, uint64_t now) {
-  Locked locked(lock_);
-  for (uint32_t i = 0; i < count_; ++i) {
-    Watched& one = watched_[i];
-    if (one.relation != wire::Relation::peer) continue;
-    for (uint32_t theirs = 0; theirs < wire::kMaxDevices; ++theirs) {
-      if (one.devices[theirs] != static_cast<int8_t>(device)) continue;
-      uint32_t done = completed(*one.page, theirs);
-      if (running(*one.page, theirs) == 0 || done != one.started[device]) {
-        one.started[device] = done;
-        one.stuck_since[device] = now;
-      } else if (now - one.stuck_since[device] > kStuckNs) {
-        return true;
-      }
+  bool stuck = false;
+  for_each_watched(wire::Relation::peer, device, [&](Watched& one, uint32_t theirs) {
+    uint32_t done = completed(*one.page, theirs);
+    if (!is_running(*one.page, theirs) || done != one.done[device]) {
+      one.done[device] = done;
+      one.stuck_since[device] = now;
+    } else {
+      stuck |= now - one.stuck_since[device] > kStuckNs;
     }
-  }
-  return false;
+  });
+  return stuck;
 }
 
 // Held by higher work for too long: one batch goes, and the clock starts anew.

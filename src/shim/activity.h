@@ -58,9 +58,10 @@ class Activity {
     const wire::ActivityPage* page;
     uint64_t client_id;
     wire::Relation relation;
-    int8_t devices[wire::kMaxDevices];
-    Rhythm rhythm[wire::kMaxDevices];        // by our ordinals
-    uint32_t started[wire::kMaxDevices];     // of a peer: batches begun but not complete, since `stuck_since`
+    // By our ordinals.
+    int8_t theirs[wire::kMaxDevices];  // its ordinal of the device, -1: it doesn't have it
+    Rhythm rhythm[wire::kMaxDevices];
+    uint32_t done[wire::kMaxDevices];  // of a peer: batches complete at `stuck_since`
     uint64_t stuck_since[wire::kMaxDevices];
   };
   struct Device {  // what the helper remembers of one
@@ -73,6 +74,8 @@ class Activity {
   bool higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now);
   bool a_peer_is_stuck(uint32_t device, uint64_t now);
   bool starved(const wire::PageDevice& rules, uint32_t device, uint64_t now);
+  template <class Visit>
+  void for_each_watched(wire::Relation relation, uint32_t device, Visit visit);
   void drop(Watched* watched);
   void wake_slowly();
 

@@ -183,10 +183,7 @@ const wire::PageDevice* Client::device(uint32_t ordinal) const {
 
 // True: work of ours may be held, so look again soon.
 bool Client::pace() {
-  if (!(gate_bits() & wire::kGateHold) || !activity.page()) {
-    activity.release();
-    return false;
-  }
+  if (!(gate_bits() & wire::kGateHold) || !activity.page()) return false;
   if (activity.pace(*page(), introduction_.device_count, now_ns())) sleep_ns(Activity::kPaceNs);
   else activity.doze(100'000'000);
   return true;
@@ -199,8 +196,11 @@ void* helper_main(void* argument) {
   // Of this thread alone: by default a sleep of 20 us takes 70.
   sys(SYS_prctl, PR_SET_TIMERSLACK, 1);
   uint64_t looked = 0;
+  bool pacing = false;
   for (;;) {
-    bool pacing = client->pace();
+    bool paced = pacing;
+    pacing = client->pace();
+    if (paced && !pacing) client->activity.release();
     uint64_t now = now_ns();
     if (pacing && now - looked < 1'000'000) continue;
     looked = now;

@@ -126,13 +126,6 @@ long receive_packet(int fd, void* out, size_t size, int flags, int* descriptors,
   return got;
 }
 
-void* map_shared(int fd, size_t bytes, int protection) {
-  long at = sys(SYS_mmap, 0, static_cast<long>(bytes), protection, MAP_SHARED, fd, 0);
-  if (at < 0) return nullptr;
-  sys(SYS_madvise, at, static_cast<long>(bytes), MADV_DONTFORK);
-  return reinterpret_cast<void*>(at);
-}
-
 // True if the packet was one that the daemon sends unasked; its descriptors are then taken care of.
 bool take_unasked(const void* packet, size_t size, const int* descriptors, int count, Activity& activity) {
   if (!wire::check_message<wire::Watch>(packet, size)) {
@@ -197,7 +190,7 @@ bool Connection::map_pages_of(const int* descriptors, int count, uint32_t page_s
   auto* page = static_cast<const wire::DaemonPage*>(map_shared(descriptors[0], sizeof(wire::DaemonPage), PROT_READ));
   if (!page) return false;
   if (page->magic != wire::kMagic || page->layout != wire::kPageLayout) {
-    sys(SYS_munmap, reinterpret_cast<long>(page), sizeof(wire::DaemonPage));
+    unmap_pages(const_cast<wire::DaemonPage*>(page), sizeof(wire::DaemonPage));
     return false;
   }
   page_ = page;
@@ -205,7 +198,7 @@ bool Connection::map_pages_of(const int* descriptors, int count, uint32_t page_s
   if (count < 2) return true;
   auto* own = static_cast<wire::ActivityPage*>(map_shared(descriptors[1], sizeof(wire::ActivityPage), PROT_READ | PROT_WRITE));
   if (own && own->magic == wire::kMagic && own->layout == wire::kActivityLayout) activity_page_ = own;
-  else if (own) sys(SYS_munmap, reinterpret_cast<long>(own), sizeof(wire::ActivityPage));
+  else if (own) unmap_pages(own, sizeof(wire::ActivityPage));
   return true;
 }
 

@@ -47,6 +47,11 @@ bool current_device(uint32_t* device) {
   return true;
 }
 
+void hold_caller(Client& client) {
+  uint32_t device;
+  if ((gate_bits() & wire::kGateHold) && current_device(&device)) client.activity.wait_in_caller(device);
+}
+
 bool current_context(AllocCall& call, CUcontext* context, uint32_t* device) {
   if (!current_device(device) || real::cuCtxGetCurrent(context) != CUDA_SUCCESS) return false;
   Allocation known;
@@ -116,9 +121,7 @@ extern "C" __attribute__((visibility("hidden"))) void* berth_driver_resolve(uint
 // Called from the assembly gates of functions whose signature we don't know, when the gate word asks for anything.
 extern "C" __attribute__((visibility("hidden"))) void* berth_wait_at_gate(uint32_t row) {
   pass_gate();
-  Client* client = current_client();
-  uint32_t device;
-  if (client && (gate_bits() & wire::kGateHold) && current_device(&device)) client->activity.wait_in_caller(device);
+  if (Client* client = current_client()) hold_caller(*client);
   return __atomic_load_n(&berth_driver_slots[row], __ATOMIC_ACQUIRE);
 }
 

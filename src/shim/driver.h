@@ -12,6 +12,9 @@ RealLibrary& real_driver();
 // The device of the thread's current context; false without one (the driver's own answer is then the right one).
 bool current_device(uint32_t* device);
 
+// Waits in the caller for as long as work on the current device is held: for what can't wait on the device itself.
+void hold_caller(Client& client);
+
 // As current_device, and the context with it. A context that was made behind our back (the runtime makes some through its
 // private tables) is put on the account now.
 bool current_context(AllocCall& call, CUcontext* context, uint32_t* device);

@@ -49,6 +49,13 @@ void* map_pages(size_t bytes) {
 
 void unmap_pages(void* pages, size_t bytes) { sys(SYS_munmap, reinterpret_cast<long>(pages), static_cast<long>(bytes)); }
 
+void* map_shared(int fd, size_t bytes, int protection) {
+  long at = sys(SYS_mmap, 0, static_cast<long>(bytes), protection, MAP_SHARED, fd, 0);
+  if (at < 0) return nullptr;
+  sys(SYS_madvise, at, static_cast<long>(bytes), MADV_DONTFORK);
+  return reinterpret_cast<void*>(at);
+}
+
 // 0 free, 1 held, 2 held with waiters.
 void GuestLock::lock() {
   uint32_t free = 0;

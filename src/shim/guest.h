@@ -25,6 +25,9 @@ void sleep_ns(uint64_t ns);
 void* map_pages(size_t bytes);
 void unmap_pages(void* pages, size_t bytes);
 
+// Shared memory behind a descriptor, which fork children do not get; null if it can't be mapped.
+void* map_shared(int fd, size_t bytes, int protection);
+
 // A lock of one futex word. Never held across a call of the real driver. Not inherited by fork children: it lives in memory
 // that they don't use (see ForkPage).
 class GuestLock {

@@ -72,23 +72,25 @@ uint64_t Streams::key_of(CallFacts facts, CUstream stream, CUcontext* context) {
   return key;
 }
 
+StreamSlot* Streams::look_up(uint64_t key) {
+  uint32_t count = count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i)
+    if (slots_[i].key.load(std::memory_order_acquire) == key) return &slots_[i];
+  return nullptr;
+}
+
 StreamSlot* Streams::known(CallFacts facts, CUstream stream) {
   CUcontext context = nullptr;
   uint64_t key = key_of(facts, stream, &context);
-  uint32_t count = count_.load(std::memory_order_acquire);
-  for (uint32_t i = 0; key && i < count; ++i)
-    if (slots_[i].key.load(std::memory_order_acquire) == key) return &slots_[i];
-  return nullptr;
+  return key ? look_up(key) : nullptr;
 }
 
 StreamSlot* Streams::find(CallFacts facts, CUstream stream) {
   CUcontext context = nullptr;
   uint64_t key = key_of(facts, stream, &context);
   if (!key) return nullptr;
-  uint32_t count = count_.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < count; ++i)
-    if (slots_[i].key.load(std::memory_order_acquire) == key) return &slots_[i];
-  return make(key, facts, stream, context);
+  StreamSlot* slot = look_up(key);
+  return slot ? slot : make(key, facts, stream, context);
 }
 
 StreamSlot* Streams::make(uint64_t key, CallFacts facts, CUstream stream, CUcontext context) {

@@ -46,7 +46,6 @@ struct StreamSlot {
   uint32_t submissions;   // ever
   uint32_t batches;       // ever
   uint32_t retired;       // completed batches whose length is on the account
-  bool close_now;         // the open batch holds work of unknown length: it ends here, so that it is measured apart
   BatchContent content;   // of the open batch
   Measure* measure;       // of the open batch, or null
   Measure measures[kMeasures];
@@ -91,6 +90,7 @@ class Streams {
  private:
   bool adopt(wire::ActivityPage* page);
   uint64_t key_of(CallFacts facts, CUstream stream, CUcontext* context);
+  StreamSlot* look_up(uint64_t key);
   StreamSlot* make(uint64_t key, CallFacts facts, CUstream stream, CUcontext context);
   StreamSlot* spare(CUstream stream, CUcontext context);  // lock_ held
   void retire(StreamSlot& slot);                          // the slot's lock held

@@ -15,11 +15,6 @@ bool is_captured(CallFacts facts, CUstream stream) {
   return result != CUDA_SUCCESS || status != 0;
 }
 
-void hold_caller(Client& client, uint32_t gate) {
-  uint32_t device;
-  if ((gate & wire::kGateHold) && current_device(&device)) client.activity.wait_in_caller(device);
-}
-
 }  // namespace
 
 void SubmitCall::begin(CallFacts facts, const Work& work) {
@@ -29,12 +24,12 @@ void SubmitCall::begin(CallFacts facts, const Work& work) {
   client().tell_activity(gate & wire::kGateTell);
   // While any stream is captured we put nothing into any: what is no part of the capture waits here.
   if (berth_fork_page->captures.load(std::memory_order_relaxed)) {
-    if (!is_captured(facts, work.stream)) hold_caller(client(), gate);
+    if (!is_captured(facts, work.stream)) hold_caller(client());
     return;
   }
   Streams* streams = Streams::of(client());
   StreamSlot* slot = streams ? streams->find(facts, work.stream) : nullptr;
-  if (!slot) return hold_caller(client(), gate);
+  if (!slot) return hold_caller(client());
   cost_ = streams->costs.find(work.key);
   streams->begin(*slot, client(), gate, cost_);
   completes_ = facts.completes;

@@ -48,29 +48,33 @@ struct ActivityPage {
 };
 static_assert(sizeof(ActivityPage) <= 8192);
 
+// Calls visit(slot) for each stream that the page shows on the device.
+template <class Visit>
+inline void for_each_slot(const ActivityPage& page, uint32_t device, Visit visit) {
+  uint32_t count = page.slot_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count && i < kActivitySlots; ++i)
+    if (page.slots[i].device.load(std::memory_order_relaxed) == device) visit(page.slots[i]);
+}
+
 // Has the client work outstanding on the device, as far as its page tells? `now` in CLOCK_MONOTONIC nanoseconds.
 // Submissions without a mark yet count until they are due, and for `kQuietNs` after the last one: more may follow.
 inline constexpr uint64_t kQuietNs = 50'000;
 inline bool is_busy(const ActivityPage& page, uint32_t device, uint64_t now) {
-  uint32_t count = page.slot_count.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < count && i < kActivitySlots; ++i) {
-    const ActivitySlot& slot = page.slots[i];
-    if (slot.device.load(std::memory_order_relaxed) != device) continue;
-    if (slot.open.load(std::memory_order_acquire)) {
-      uint64_t due = slot.due_ns.load(std::memory_order_relaxed), quiet = slot.last_ns.load(std::memory_order_relaxed) + kQuietNs;
-      if (now < due || now < quiet) return true;
-    }
-    if (slot.completed.load(std::memory_order_acquire) != slot.submitted.load(std::memory_order_relaxed)) return true;
-  }
-  return false;
+  bool busy = false;
+  for_each_slot(page, device, [&](const ActivitySlot& slot) {
+    if (slot.open.load(std::memory_order_acquire))
+      busy |= now < slot.due_ns.load(std::memory_order_relaxed) || now < slot.last_ns.load(std::memory_order_relaxed) + kQuietNs;
+    busy |= slot.completed.load(std::memory_order_acquire) != slot.submitted.load(std::memory_order_relaxed);
+  });
+  return busy;
 }
 
 // Batches that are not complete; held ones are among them.
 inline uint32_t outstanding(const ActivityPage& page, uint32_t device) {
-  uint32_t count = page.slot_count.load(std::memory_order_acquire), sum = 0;
-  for (uint32_t i = 0; i < count && i < kActivitySlots; ++i)
-    if (page.slots[i].device.load(std::memory_order_relaxed) == device)
-      sum += page.slots[i].submitted.load(std::memory_order_relaxed) - page.slots[i].completed.load(std::memory_order_relaxed);
+  uint32_t sum = 0;
+  for_each_slot(page, device, [&](const ActivitySlot& slot) {
+    sum += slot.submitted.load(std::memory_order_relaxed) - slot.completed.load(std::memory_order_relaxed);
+  });
   return sum;
 }
 
