@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+
+#include "base/test_folder.h"
 
 namespace berth {
 
@@ -21,8 +22,8 @@ TEST(Paths, ADaemonsFilesAreNamedAfterItsSocket) {
 }
 
 TEST(Paths, WhatIsWrongWithAFolderIsSaid) {
-  char name[] = "/tmp/berth-paths-XXXXXX";
-  std::string folder = ::mkdtemp(name);
+  TestFolder place;
+  const std::string& folder = place.path();
   EXPECT_EQ(folder_fault(folder + "/s"), "");
   EXPECT_EQ(folder_fault(folder + "/no/s"), "the folder " + folder + "/no does not exist");
   std::ofstream(folder + "/file") << "x";
@@ -32,7 +33,6 @@ TEST(Paths, WhatIsWrongWithAFolderIsSaid) {
     EXPECT_EQ(folder_fault(folder + "/s"), "you may not write to the folder " + folder);
     ::chmod(folder.c_str(), 0700);
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace berth

@@ -11,26 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/test_folder.h"
 #include "base/unique_fd.h"
 #include "wire/control.h"
 
 namespace berth::client {
-
-// A folder that goes with all that is in it.
-class TestFolder {
- public:
-  TestFolder() {
-    char pattern[] = "/tmp/berth-test-XXXXXX";
-    path_ = ::mkdtemp(pattern);
-  }
-  ~TestFolder() {
-    if (std::system(("rm -rf " + path_).c_str()) != 0) std::abort();
-  }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 class FakeDaemon {
  public:

@@ -6,17 +6,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_folder.h"
+
 namespace berth::daemon {
 namespace {
 
 class CgroupProcessesTest : public ::testing::Test {
  protected:
-  CgroupProcessesTest() {
-    char name[] = "/tmp/berth-cgroups-XXXXXX";
-    mount_ = ::mkdtemp(name);
-  }
-  ~CgroupProcessesTest() override { std::filesystem::remove_all(mount_); }
-
   void group(const std::string& path, const std::string& processes = "") {
     std::filesystem::create_directories(mount_ + path);
     std::ofstream(mount_ + path + "/cgroup.procs") << processes;
@@ -27,7 +23,8 @@ class CgroupProcessesTest : public ::testing::Test {
     return result;
   }
 
-  std::string mount_;
+  TestFolder folder_;
+  const std::string& mount_ = folder_.path();
   const pid_t self_ = ::getpid(), parent_ = ::getppid();
   const std::string both_ = std::to_string(self_) + "\n" + std::to_string(parent_) + "\n";
 };

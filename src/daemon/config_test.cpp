@@ -2,21 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "base/test_folder.h"
 
 namespace berth::daemon {
 namespace {
 
 class ConfigTest : public ::testing::Test {
  protected:
-  ConfigTest() {
-    char name[] = "/tmp/berth-config-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    file_ = folder_ + "/berth.toml";
-  }
-  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
-
   Result<Config> read(const std::string& text) {
     std::ofstream(file_) << text;
     return read_config(file_);
@@ -26,7 +20,8 @@ class ConfigTest : public ::testing::Test {
     return config ? "no error" : config.error().message;
   }
 
-  std::string folder_, file_;
+  TestFolder folder_;
+  const std::string file_ = folder_.file("berth.toml");
 };
 
 }  // namespace
@@ -75,7 +70,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
         "[limits.group.staff]\nmax_jobs = \"4\"", "[events]\nkeep = 0", "[daemon]\nsocket = \"relative\"",
         "[daemon]\nheadroom = \"-1\"", "[limits.user]\nbob = 3", "[daemon]\nx y"})
     EXPECT_TRUE(error(text).starts_with(file_ + ":2: ")) << error(text);
-  EXPECT_NE(read_config(folder_ + "/none.toml").error().message.find("/none.toml"), std::string::npos);
+  EXPECT_NE(read_config(folder_.file("none.toml")).error().message.find("/none.toml"), std::string::npos);
 }
 
 TEST_F(ConfigTest, MalformedFilesAreRefusedWithOneLine) {

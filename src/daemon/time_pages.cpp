@@ -1,17 +1,13 @@
 #include "daemon/time_pages.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
+#include "daemon/page_memory.h"
 
 namespace berth::daemon {
 namespace {
@@ -28,36 +24,25 @@ constexpr policy::Time kLongestBatch = std::chrono::seconds(10);
 }  // namespace
 
 Result<ActivityPage> ActivityPage::create() {
-  auto failed = [](const char* what) {
-    return Error{"internal",
-                 std::string("cannot make a client's activity page (") + what + "): " + std::strerror(errno)};
-  };
-  ActivityPage made;
-  made.writer_.reset(::memfd_create("berth-activity", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  int fd = made.writer_.get();
-  if (fd < 0) return failed("memfd_create");
-  if (::ftruncate(fd, sizeof(wire::ActivityPage)) != 0) return failed("ftruncate");
-  void* memory = ::mmap(nullptr, sizeof(wire::ActivityPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return failed("mmap");
-  auto* page = ::new (memory) wire::ActivityPage;
+  auto memory = make_page_memory("berth-activity", sizeof(wire::ActivityPage));
+  if (!memory) return memory.error();
+  auto* page = ::new (memory->at) wire::ActivityPage;
   page->magic = wire::kMagic;
   page->layout = wire::kActivityLayout;
   page->size = sizeof(wire::ActivityPage);
   for (wire::ActivityDevice& device : page->devices) device.go.store(1, std::memory_order_relaxed);
+  ActivityPage made;
   made.page_ = page;
-  if (::mprotect(memory, sizeof(wire::ActivityPage), PROT_READ) != 0) return failed("mprotect");
-  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return failed("seals");
+  made.writer_ = std::move(memory->writer);
+  if (::mprotect(memory->at, sizeof(wire::ActivityPage), PROT_READ) != 0)
+    return Error{"internal", std::string("cannot protect a client's activity page: ") + std::strerror(errno)};
   return made;
 }
 
 void ActivityPage::seal() {
   if (is_sealed() || !writer_) return;
-  // Before Linux 5.1 there is no FUTURE_WRITE seal; the mode then still keeps other users out.
-  ::fcntl(writer_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
-  ::fcntl(writer_.get(), F_ADD_SEALS, F_SEAL_SEAL);
-  ::fchmod(writer_.get(), 0444);
-  std::string path = "/proc/self/fd/" + std::to_string(writer_.get());
-  reader_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  keep_writers_out(writer_);
+  reader_ = open_reader(writer_);
   writer_.reset();
 }
 

@@ -13,22 +13,16 @@
 #include "abi/driver_api.h"
 #include "abi/generated/driver_rows.h"
 #include "support/fake_daemon.h"
+#include "support/shim_entry.h"
 
 namespace berth {
 namespace {
 
 using abi::driver::Class;
 
-void* shim;
+using test::shim;
 test::FakeDaemon* fake;
 
-template <class F>
-F entry(const char* name) {
-  void* found = dlsym(shim, name);
-  EXPECT_TRUE(found) << name;
-  return reinterpret_cast<F>(found);
-}
-#define D(name) entry<decltype(&::name)>(#name)
 #define AS(name) reinterpret_cast<decltype(&::name)>(row)
 
 struct Door {

@@ -11,6 +11,7 @@
 #include "../../tools/load/kernels_ptx.h"
 #include "abi/driver_api.h"
 #include "support/fake_daemon.h"
+#include "support/shim_entry.h"
 
 namespace berth {
 namespace {
@@ -20,16 +21,8 @@ using wire::Relation;
 constexpr uint32_t kTrack = wire::kGateTrack, kHold = wire::kGateTrack | wire::kGateHold;
 constexpr auto kLong = std::chrono::seconds(20);  // a watchdog, not a measure
 
-void* shim;
+using test::shim;
 test::FakeDaemon* fake;
-
-template <class F>
-F entry(const char* name) {
-  void* found = dlsym(shim, name);
-  EXPECT_TRUE(found) << name;
-  return reinterpret_cast<F>(found);
-}
-#define D(name) entry<decltype(&::name)>(#name)
 
 bool eventually(const std::function<bool()>& is_so) {
   auto until = std::chrono::steady_clock::now() + kLong;

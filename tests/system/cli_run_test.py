@@ -144,25 +144,23 @@ class Run(Case):
         with open(file) as stream:
             self.assertEqual(stream.read(), "mine")
 
-    def test_a_full_disk(self):
+    def on_a_small_disk(self, script):
+        """What `script` ends with where BERTH_SOCKET is on a disk of 64 KiB; (code, output, errors, the disk's folder)."""
         place = f"{self.folder}/full"
         os.mkdir(place, 0o700)
-        script = (f"mount -t tmpfs -o size=64k,mode=700 none {place} && {{ head -c 1M /dev/zero >{place}/fill 2>&-; "
-                  f"BERTH_SOCKET={place}/s {BERTH} run true; }}")
-        code, output, errors = self.finish(self.start("-rm", "sh", "-c", script, program="unshare"))
+        whole = f"mount -t tmpfs -o size=64k,mode=700 none {place} && export BERTH_SOCKET={place}/s && {{ {script}; }}"
+        code, output, errors = self.finish(self.start("-rm", "sh", "-c", whole, program="unshare"))
         if code == 1:
             self.skipTest(errors)
+        return code, output, errors, place
+
+    def test_a_full_disk(self):
+        code, output, errors, _ = self.on_a_small_disk(f"head -c 1M /dev/zero >{self.folder}/full/fill 2>&-; {BERTH} run true")
         self.assertEqual((code, output), (125, ""))
         self.assertRegex(errors, r"\Aberth: [^\n]*no space is left[^\n]*free some[^\n]*BERTH_SOCKET[^\n]*\n\Z")
 
     def test_a_full_disk_gets_no_empty_files_and_the_doctor_sees_it(self):
-        place = f"{self.folder}/full"
-        os.mkdir(place, 0o700)
-        script = (f"mount -t tmpfs -o size=64k,mode=700 none {place} && export BERTH_SOCKET={place}/s && "
-                  f"{{ {BERTH} run true 2>&-; {BERTH} doctor; echo code $?; ls {place}; }}")
-        code, output, errors = self.finish(self.start("-rm", "sh", "-c", script, program="unshare"))
-        if code == 1:
-            self.skipTest(errors)
+        _, output, _, place = self.on_a_small_disk(f"{BERTH} run true 2>&-; {BERTH} doctor; echo code $?; ls {self.folder}/full")
         self.assertRegex(output, rf"(?m)^failed +runtime folder +no space is left in the folder {place} ")
         self.assertTrue(output.endswith("\ncode 2\n"), output)
 

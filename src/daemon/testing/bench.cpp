@@ -13,7 +13,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 
 #include "base/paths.h"
 #include "wire/control.h"
@@ -216,17 +215,14 @@ Json Command::event() {
 DaemonTest::DaemonTest() {
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // as `berth run` is
-  char name[] = "/tmp/berth-test-XXXXXX";
-  folder_ = ::mkdtemp(name);
-  socket_ = folder_ + "/berth.sock";
+  socket_ = place_.file("berth.sock");
   settings_.socket = socket_;
-  settings_.state_file = folder_ + "/berth.db";
+  settings_.state_file = place_.file("berth.db");
   settings_.idle_seconds = 0;
 }
 
 DaemonTest::~DaemonTest() {
   if (daemon_) stop();
-  std::filesystem::remove_all(folder_);
 }
 
 void DaemonTest::start() {

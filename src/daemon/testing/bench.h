@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/test_folder.h"
 #include "daemon/daemon.h"
 
 namespace berth::daemon {
@@ -117,7 +118,9 @@ class DaemonTest : public ::testing::Test {
   uint64_t used(const std::string& name, const char* what = "used_bytes");
   std::vector<Json> events(const std::string& kind);
 
-  std::string folder_, socket_;
+  TestFolder place_;
+  const std::string& folder_ = place_.path();
+  std::string socket_;
   Settings settings_;
   std::shared_ptr<FakeGpus> gpus_ = std::make_shared<FakeGpus>();
   std::unique_ptr<asio::io_context> loop_;
