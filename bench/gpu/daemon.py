@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the daemon costs with 100 clients of 100 jobs: resident memory, by what, and processor time while nothing changes."""
+"""What the daemon costs with 100 clients of 100 jobs: resident memory, by what, and processor time while nothing changes: right
+after they have come, and when the daemon has seen that nothing does (its readings become rare)."""
 import collections
 import os
 import subprocess
@@ -9,7 +10,22 @@ import time
 from common import BERTH, _daemon, ps
 
 CLIENT = "import ctypes, sys; ctypes.CDLL('libcuda.so.1').cuInit(0); sys.stdin.read()"
-before = open(f"/proc/{_daemon.pid}/status").read()
+def ticks():
+    return sum(map(int, open(f"/proc/{_daemon.pid}/stat").read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def spent(seconds):
+    start = ticks()
+    time.sleep(seconds)
+    return f"{1000 * (ticks() - start) / os.sysconf('SC_CLK_TCK'):.0f} ms in {seconds} s"
+
+
+def sizes():
+    text = open(f"/proc/{_daemon.pid}/status").read()
+    return {key: int(text.split(key + ":")[1].split()[0]) for key in ("VmRSS", "RssAnon", "RssFile", "RssShmem")}
+
+
+before = sizes()
 clients = [subprocess.Popen([BERTH, "run", "--", sys.executable, "-S", "-E", "-c", CLIENT], stdin=subprocess.PIPE) for _ in range(100)]
 deadline = time.monotonic() + 120
 while sum(len(job["clients"]) for job in ps()["jobs"]) < 100:
@@ -17,20 +33,13 @@ while sum(len(job["clients"]) for job in ps()["jobs"]) < 100:
         sys.exit("not all clients have attached")
     time.sleep(0.5)
 time.sleep(5)
-
-
-def ticks():
-    return sum(map(int, open(f"/proc/{_daemon.pid}/stat").read().rsplit(")", 1)[1].split()[11:13]))
-
-
-start = ticks()
-time.sleep(10)
-spent = (ticks() - start) / os.sysconf("SC_CLK_TCK")
-after = open(f"/proc/{_daemon.pid}/status").read()
-size = lambda text, key: int(text.split(key + ":")[1].split()[0])
-for key in ("VmRSS", "RssAnon", "RssFile", "RssShmem"):
-    print(f"{key:<9} without clients {size(before, key):>7} kB, with 100 {size(after, key):>7} kB")
-print(f"processor time in 10 s without a change: {1000 * spent:.0f} ms")
+at_once, there = spent(10), sizes()
+time.sleep(30)
+calm, after = spent(30), sizes()
+print(f"{'kB':<10}{'no client':>10}{'100':>10}{'100, calm':>10}")
+for key in after:
+    print(f"{key:<10}{before[key]:>10}{there[key]:>10}{after[key]:>10}")
+print(f"processor time without a change: {at_once}; calm: {calm}")
 parts, name = collections.Counter(), ""
 for line in open(f"/proc/{_daemon.pid}/smaps"):
     words = line.split()

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Unmodified programs alone, under berth, and two side by side under berth: same output, same exit code, nothing of ours."""
+"""Unmodified programs alone, under berth, and two side by side under berth: same output, same exit code, nothing of ours.
+
+frameworks.py BUILD [NAME...]: all programs, or these."""
 import os
 import shutil
 import subprocess
+import sys
 
 from common import PROGRAMS, WORK, finish, python, start
 
@@ -35,6 +38,8 @@ def result(process):
 bad = 0
 print(f"{'program':<32}{'alone twice':<14}{'under berth':<14}{'side by side':<14}")
 for name, (command, env) in CASES.items():
+    if len(sys.argv) > 2 and name not in sys.argv[2:]:
+        continue
     first, second = result(start(command, env=env)), result(start(command, env=env))
     if first[0] and "ModuleNotFoundError" in "".join(first[1:2]):
         continue

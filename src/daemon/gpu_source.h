@@ -20,6 +20,7 @@ struct GpuReading {
   uint64_t used_bytes = 0;
   bool lists_processes = true;
   std::vector<policy::ProcessUse> processes;
+  bool operator==(const GpuReading&) const = default;
 };
 
 class GpuSource {
@@ -29,6 +30,8 @@ class GpuSource {
   virtual Result<std::vector<GpuInfo>> open() = 0;
   // One reading a device, in the order of open().
   virtual Result<std::vector<GpuReading>> read() = 0;
+  // Nothing will be read for long: gives back what reading needs (NVML loads 15 MB). The next read() takes it again.
+  virtual void rest() {}
   // For people: "driver 580.159.04", "simulated"; "" before open().
   virtual std::string describe() const = 0;
 };

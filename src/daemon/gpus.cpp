@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr policy::Time kUsual = seconds(5);       // while jobs live
+constexpr policy::Time kRest = seconds(20);       // a pause for which NVML is put away
 constexpr policy::Time kFast = milliseconds(50);  // while bytes are leaving
 constexpr policy::Time kPatient = seconds(1);     // while they have been leaving for kLong
 constexpr policy::Time kLong = seconds(10);
@@ -133,6 +133,7 @@ std::string shared_device_text(policy::DeviceIndex device, const LockHolder& hol
 
 void Gpus::request() {
   if (daemon_.state.devices.empty()) return;
+  pace_ = kUsual;
   if (reading_) {
     again_ = true;
     return;
@@ -171,7 +172,9 @@ void Gpus::done(policy::Time began, Readings readings) {
   auto& [result, processes] = readings;
   if (result && result->size() == daemon_.state.devices.size()) {
     failed_ = false;
+    pace_ = next_pace(pace_, *result != last_ || guarding());
     take(began, *result, processes);
+    last_ = std::move(*result);
   } else if (!std::exchange(failed_, true)) {
     std::string why = result ? "the number of devices has changed" : result.error().message;
     log_line("cannot read the devices: " + why);
@@ -180,8 +183,18 @@ void Gpus::done(policy::Time began, Readings readings) {
   daemon_.guests.reading_done(began);
   for (auto& then : std::exchange(waiting_, {})) then();
   daemon_.settle();
-  if (again_) request();
+  if (again_) return request();
+  if (pace_ >= kRest || !timer_set_) daemon_.nvml.run([source = source_.get()] { return source->rest(), 0; }, [](int) {});
 }
+
+// Whoever escapes from a strict job is ended, and soon.
+bool Gpus::guarding() const {
+  return std::any_of(daemon_.state.jobs.begin(), daemon_.state.jobs.end(), [](const auto& entry) {
+    return entry.second.strict && entry.second.state != policy::JobState::ended;
+  });
+}
+
+policy::Time next_pace(policy::Time pace, bool changing) { return changing ? kUsual : std::min(pace * 2, kCalm); }
 
 void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, const std::vector<GpuProcess>& processes) {
   policy::Time now = steady_now();
@@ -277,7 +290,7 @@ void Gpus::settle() {
     if (client.state == policy::ClientState::leaving)
       delay = std::min(delay.value_or(kPatient), now - client.since > kLong ? kPatient : kFast);
   if (!suspects_.empty()) delay = std::min(delay.value_or(kSuspicion), kSuspicion);
-  if (!delay && (daemon_.jobs.any_living() || daemon_.jobs.any_waiting())) delay = kUsual;
+  if (!delay && (daemon_.jobs.any_living() || daemon_.jobs.any_waiting())) delay = pace_;
   if (delay) return wait(*delay);
   if (!timer_set_ || wanted_) return;
   timer_.cancel();
@@ -296,7 +309,9 @@ void Gpus::wait(policy::Time delay) {
     if (error) return;
     timer_set_ = false;
     daemon_.jobs.tick();
+    policy::Time pace = pace_;
     request();
+    pace_ = pace;
   });
 }
 

@@ -33,6 +33,11 @@ struct UnmanagedProcess {
 // "another berth daemon, that of bob (process 812), shares out GPU 0 too; ..."
 std::string shared_device_text(policy::DeviceIndex device, const LockHolder& holder);
 
+constexpr policy::Time kUsual = std::chrono::seconds(5);  // between readings, while jobs live and something changes
+constexpr policy::Time kCalm = std::chrono::seconds(60);  // at most, while nothing does
+// The pause after the next reading: doubled as long as nothing changes.
+policy::Time next_pace(policy::Time pace, bool changing);
+
 class Gpus {
  public:
   Gpus(Daemon& daemon, std::unique_ptr<GpuSource> source);
@@ -49,7 +54,7 @@ class Gpus {
   // Asks for a reading that begins after now. Requests meanwhile are one.
   void request();
 
-  // Sets the next reading by what is going on: bytes leaving, jobs alive, or nothing.
+  // Sets the next reading by what is going on: bytes leaving, jobs alive and at work, alive and calm, or nothing.
   void settle();
 
   // The daemon that holds the lock of a device if not we: it shares the device out, too.
@@ -69,6 +74,7 @@ class Gpus {
   void judge(const GpuProcess& process, policy::JobId job, policy::Time now);
   void escaped(const GpuProcess& process, policy::JobId job);
   void wait(policy::Time delay);
+  bool guarding() const;
 
   Daemon& daemon_;
   std::unique_ptr<GpuSource> source_;  // the worker's, once the loop runs
@@ -81,6 +87,8 @@ class Gpus {
   std::vector<std::optional<std::string>> told_holders_;
   asio::steady_timer timer_;
   policy::Time timer_at_{0};
+  policy::Time pace_ = kUsual;  // between readings while jobs live: longer and longer while they all say the same
+  std::vector<GpuReading> last_;
   bool timer_set_ = false, wanted_ = false, reading_ = false, again_ = false, failed_ = false;
   policy::Time last_began_{0};
   std::vector<std::function<void()>> waiting_;  // for the next reading

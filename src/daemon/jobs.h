@@ -77,7 +77,7 @@ class Jobs {
   void save(JobId job, std::function<void(Status)> done);
 
   void admit_waiting();
-  void tick();              // every now and then while jobs live: looks at their processes every 5 s
+  void tick();              // every now and then while jobs live: looks at their processes, every 5 s at most
   void end_default_jobs();  // those without a client
   bool any_living() const;
   bool any_waiting() const;

@@ -62,6 +62,7 @@ class NvmlSource : public GpuSource {
       return Error{"no_device", "the NVIDIA driver does not count its devices: " + text_of(code)};
     std::vector<GpuInfo> infos;
     handles_.clear();
+    uuids_.clear();
     for (unsigned i = 0; i < count; ++i) {
       nvmlDevice_t handle = nullptr;
       char uuid[96] = "", name[96] = "";
@@ -71,16 +72,28 @@ class NvmlSource : public GpuSource {
         return Error{"no_device", "device " + std::to_string(i) + " does not answer; check it with nvidia-smi"};
       name_of_(handle, name, sizeof name);
       handles_.push_back(handle);
+      uuids_.push_back(uuid);
       infos.push_back({uuid, name, total});
     }
     char version[96] = "";
     if (driver_version_) driver_version_(version, sizeof version);
     description_ = std::string("driver ") + version;
     if (infos.empty()) return Error{"no_device", "the NVIDIA driver has no device"};
+    resting_ = false;
     return infos;
   }
 
   Result<std::vector<GpuReading>> read() override {
+    if (resting_) {
+      std::vector<std::string> before = std::move(uuids_);
+      auto infos = open();
+      if (!infos) return infos.error();
+      if (before != uuids_) {
+        uuids_ = std::move(before);
+        rest();
+        return Error{"internal", "the devices are others than before"};
+      }
+    }
     std::vector<GpuReading> readings;
     for (nvmlDevice_t handle : handles_) {
       // Memory and processes are two calls; a reading in which the processes changed meanwhile is taken again.
@@ -99,6 +112,14 @@ class NvmlSource : public GpuSource {
     return readings;
   }
 
+  void rest() override {
+    if (!library_ || resting_) return;
+    resting_ = true;
+    handles_.clear();
+    shutdown_();
+    ::dlclose(std::exchange(library_, nullptr));
+  }
+
   std::string describe() const override { return description_; }
 
  private:
@@ -115,7 +136,7 @@ class NvmlSource : public GpuSource {
       fault = path + " is berth's own or lacks functions of NVML";
       if (is_ours(loaded_path(handle))) continue;  // stays loaded, unused
       library_ = handle;
-      bool whole = find(&init_, "nvmlInit_v2") && find(&count_of_, "nvmlDeviceGetCount_v2") &&
+      bool whole = find(&init_, "nvmlInit_v2") && find(&shutdown_, "nvmlShutdown") && find(&count_of_, "nvmlDeviceGetCount_v2") &&
                    find(&handle_of_, "nvmlDeviceGetHandleByIndex_v2") && find(&uuid_of_, "nvmlDeviceGetUUID") &&
                    find(&name_of_, "nvmlDeviceGetName") && find(&memory_, "nvmlDeviceGetMemoryInfo");
       find(&driver_version_, "nvmlSystemGetDriverVersion");
@@ -201,10 +222,13 @@ class NvmlSource : public GpuSource {
   }
 
   void* library_ = nullptr;
+  bool resting_ = false;
   std::vector<nvmlDevice_t> handles_;
+  std::vector<std::string> uuids_;
   std::vector<nvmlProcessInfo_t> scratch_ = std::vector<nvmlProcessInfo_t>(64);
   std::string description_;
   decltype(&nvmlInit_v2) init_ = nullptr;
+  decltype(&nvmlShutdown) shutdown_ = nullptr;
   decltype(&nvmlDeviceGetCount_v2) count_of_ = nullptr;
   decltype(&nvmlDeviceGetHandleByIndex_v2) handle_of_ = nullptr;
   decltype(&nvmlDeviceGetUUID) uuid_of_ = nullptr;

@@ -157,6 +157,32 @@ TEST_F(ServerTest, AnIdleDaemonReadsNothing) {
   EXPECT_EQ(gpus_->count_readings(), before);
 }
 
+TEST_F(ServerTest, WhatReadingNeedsIsPutAwayWithTheLastJob) {
+  start();
+  std::optional<Job> a = job();
+  auto read_anew = [&] {
+    int before = gpus_->count_readings();
+    on_loop([&] { return daemon_->gpus.request(), 0; });
+    return eventually([&] { return gpus_->count_readings() > before; });
+  };
+  EXPECT_TRUE(read_anew());
+  EXPECT_EQ(gpus_->count_rests(), 0);
+  a->command->ask({{"op", "finish"}, {"job", a->admitted["job"]}, {"exit_code", 0}});
+  EXPECT_TRUE(read_anew());
+  EXPECT_TRUE(eventually([&] { return gpus_->count_rests() > 0; }));
+}
+
+TEST(GpusPace, ReadingsBecomeRareWhileNothingChangesAndOnlyThen) {
+  policy::Time pace = kUsual;
+  for (int i = 0; i < 10; ++i) {
+    policy::Time next = next_pace(pace, false);
+    EXPECT_TRUE(next > pace || next == kCalm);
+    pace = next;
+  }
+  EXPECT_EQ(pace, kCalm);
+  EXPECT_EQ(next_pace(pace, true), kUsual);
+}
+
 TEST_F(ServerTest, StopIsRefusedWhileJobsRun) {
   start();
   Job a = job();

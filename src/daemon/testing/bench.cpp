@@ -56,6 +56,10 @@ class FakeSource : public GpuSource {
     }
     return readings;
   }
+  void rest() override {
+    std::lock_guard lock(gpus_->mutex);
+    ++gpus_->rests;
+  }
   std::string describe() const override { return "fake"; }
 
  private:

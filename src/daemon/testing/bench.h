@@ -30,7 +30,7 @@ class FakeGpus {
   };
   std::vector<Device> devices = std::vector<Device>(1);
   bool fails = false;
-  int readings = 0;
+  int readings = 0, rests = 0;
 
   void set(pid_t pid, uint64_t bytes, size_t device = 0) {
     std::lock_guard lock(mutex);
@@ -43,6 +43,10 @@ class FakeGpus {
   int count_readings() {
     std::lock_guard lock(mutex);
     return readings;
+  }
+  int count_rests() {
+    std::lock_guard lock(mutex);
+    return rests;
   }
   std::mutex mutex;
 };
