@@ -29,7 +29,26 @@ double per_call(int count, Call call) {
   return (now_us() - begin) / count;
 }
 
-constexpr char kEmpty[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n";
+constexpr char kPtx[] = R"(.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry empty()
+{
+  ret;
+}
+.visible .entry ten_us()
+{
+  .reg .u64 %rd<3>;
+  .reg .pred %p;
+  mov.u64 %rd0, %globaltimer;
+LOOP:
+  mov.u64 %rd1, %globaltimer;
+  sub.u64 %rd2, %rd1, %rd0;
+  setp.lt.u64 %p, %rd2, 10000;
+  @%p bra LOOP;
+  ret;
+}
+)";
 
 }  // namespace
 
@@ -55,7 +74,7 @@ int main() {
   CUmodule module;
   CUfunction function;
   CUstream stream;
-  D(cuModuleLoadData)(&module, kEmpty);
+  D(cuModuleLoadData)(&module, kPtx);
   D(cuModuleGetFunction)(&function, module, "empty");
   D(cuStreamCreate)(&stream, 1);
   auto launch = D(cuLaunchKernel);
@@ -64,11 +83,22 @@ int main() {
     for (int i = 0; i < 100; ++i) launch(function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
     synchronise(stream);
   }) / 100;
+  // Launches of 10 us each into a queue that never fills: what the caller pays, the device's time left out.
+  CUfunction ten_us;
+  D(cuModuleGetFunction)(&ten_us, module, "ten_us");
+  double queued = 0;
+  for (int round = 0; round < 120; ++round) {
+    double start = now_us();
+    for (int i = 0; i < 100; ++i) launch(ten_us, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
+    if (round >= 20) queued += now_us() - start;
+    synchronise(stream);
+  }
+  queued /= 100 * 100;
   auto async = D(cuMemAllocAsync);
   auto free_async = D(cuMemFreeAsync);
   double pool = per_call(2000, [&] { async(&pointer, 1 << 20, stream); free_async(pointer, stream); });
   std::printf("{\"load_and_cuInit_ms\": %.3f, \"load_and_cuInit_cpu_ms\": %.3f, \"query_us\": %.5f, \"alloc_free_16MiB_us\": %.3f, "
-              "\"alloc_free_4KiB_us\": %.3f, \"launch_us\": %.4f, \"async_alloc_free_us\": %.3f}\n",
-              init / 1e3, init_cpu / 1e3, query, pair, small, launched, pool);
+              "\"alloc_free_4KiB_us\": %.3f, \"launch_us\": %.4f, \"launch_10us_kernel_us\": %.4f, \"async_alloc_free_us\": %.3f}\n",
+              init / 1e3, init_cpu / 1e3, query, pair, small, launched, queued, pool);
   return 0;
 }

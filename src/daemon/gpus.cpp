@@ -148,6 +148,7 @@ void Gpus::begin() {
   timer_.cancel();
   timer_set_ = false;
   reading_ = true;
+  resting_ = false;
   again_ = wanted_ = false;
   policy::begin_reading(daemon_.state);
   last_began_ = steady_now();
@@ -183,8 +184,7 @@ void Gpus::done(policy::Time began, Readings readings) {
   daemon_.guests.reading_done(began);
   for (auto& then : std::exchange(waiting_, {})) then();
   daemon_.settle();
-  if (again_) return request();
-  if (pace_ >= kRest || !timer_set_) daemon_.nvml.run([source = source_.get()] { return source->rest(), 0; }, [](int) {});
+  if (again_) request();
 }
 
 // Whoever escapes from a strict job is ended, and soon.
@@ -291,6 +291,8 @@ void Gpus::settle() {
       delay = std::min(delay.value_or(kPatient), now - client.since > kLong ? kPatient : kFast);
   if (!suspects_.empty()) delay = std::min(delay.value_or(kSuspicion), kSuspicion);
   if (!delay && (daemon_.jobs.any_living() || daemon_.jobs.any_waiting())) delay = pace_;
+  if ((!delay || *delay >= kRest) && !reading_ && !wanted_ && !std::exchange(resting_, true))
+    daemon_.nvml.run([source = source_.get()] { return source->rest(), 0; }, [](int) {});
   if (delay) return wait(*delay);
   if (!timer_set_ || wanted_) return;
   timer_.cancel();

@@ -89,7 +89,7 @@ class Gpus {
   policy::Time timer_at_{0};
   policy::Time pace_ = kUsual;  // between readings while jobs live: longer and longer while they all say the same
   std::vector<GpuReading> last_;
-  bool timer_set_ = false, wanted_ = false, reading_ = false, again_ = false, failed_ = false;
+  bool timer_set_ = false, wanted_ = false, reading_ = false, again_ = false, failed_ = false, resting_ = false;
   policy::Time last_began_{0};
   std::vector<std::function<void()>> waiting_;  // for the next reading
   std::map<ProcessId, policy::Time> suspects_;  // below a job, on a device and not attached; since when

@@ -107,6 +107,7 @@ Look PageReader::read(const wire::ActivityPage& page, uint32_t ordinal, policy::
   look.sighting.submitted = grown(submissions, before.submissions, kMostSubmissions, "count of submissions");
   uint64_t waited = grown(held, before.held, ~0ull / 2, "waiting time");
   look.waited = std::min(elapsed, policy::Time(static_cast<int64_t>(waited)));
+  look.company = policy::Time(std::min<uint64_t>(shown.company_ns.load(std::memory_order_relaxed), 1'000'000'000));
   look.sighting.batch = policy::Time(
       static_cast<int64_t>(std::min(shown.batch_ns.load(kPlainLoad), static_cast<uint64_t>(kLongestBatch.count()))));
   look.sighting.busy = wire::is_busy(page, ordinal, static_cast<uint64_t>(now.count()));

@@ -43,6 +43,7 @@ struct Look {
   bool by_higher = false;  // a higher client is busy: it does not go, or goes all the same as an exception
   uint64_t blocker = 0;    // client_id of that one
   policy::Time waited{0};  // with work outstanding that was not let go
+  policy::Time company{0};  // wire::ActivityDevice::company_ns, a second at most
 };
 
 // Reads one client's page again and again. Figures that can't be are no figures: implausible() then says why, for good,

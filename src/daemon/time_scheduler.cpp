@@ -152,7 +152,7 @@ bool TimeScheduler::write_page(Client& client) {
     shown.may_run.store(contender.held == policy::Held::no ? wire::kRunFree : wire::kRunHeld, kPlainStore);
     shown.paused.store(contender.share.paused ? 1 : 0, kPlainStore);
     shown.window_ns.store(static_cast<uint64_t>(gate.window.count()), kPlainStore);
-    shown.company_ns.store(static_cast<uint64_t>(company_of(device->second, client.job).count()), kPlainStore);
+    shown.excess.store(excess_above(device->second, client.job), kPlainStore);
     track |= gate.track;
     hold |= gate.hold;
   }
@@ -171,7 +171,7 @@ bool TimeScheduler::has_peers(const Client& client) const {
 }
 
 void TimeScheduler::tick() {
-  policy::Time now = steady_now(), elapsed = now - std::exchange(ticked_, now);
+  policy::Time now = steady_now();
   std::map<policy::DeviceIndex, Sightings> seen = look(now);
   for (auto& [index, device] : devices_) {
     policy::tick(device.turns, seen[index], now, settings_);
@@ -179,7 +179,6 @@ void TimeScheduler::tick() {
       if (const policy::Contender& contender = device.turns.contenders.at(job);
           contender.wants && contender.held != policy::Held::no)
         memory.blocker = 0;
-    learn_budgets(device, seen[index], elapsed, now);
   }
   update_gates(now);
   if (std::exchange(lists_stale_, false)) update_watch_lists();
@@ -201,10 +200,7 @@ void TimeScheduler::plan(policy::Time now) {
   }
   state_ = State::awake;
   policy::Time next = policy::kSlowTick;
-  for (const auto& [index, device] : devices_) {
-    next = std::min(next, policy::next_tick(device.turns, now).value_or(next));
-    if (learns(device, now)) next = policy::kFastTick;
-  }
+  for (const auto& [index, device] : devices_) next = std::min(next, policy::next_tick(device.turns, now).value_or(next));
   set_timer(next);
 }
 

@@ -15,7 +15,6 @@
 #include "daemon/connection.h"
 #include "daemon/time_pages.h"
 #include "daemon/time_watch.h"
-#include "policy/latency_budget.h"
 #include "policy/schedule_gate.h"
 #include "wire/daemon_page.h"
 
@@ -70,11 +69,10 @@ class TimeScheduler {
     bool distrusted = false;
   };
   struct JobMemory {  // of a job on a device
-    policy::LatencyBudget budget;
     policy::Time waited{0};
     policy::JobId blocker = 0;  // of higher priority, if that is what held it last; else 0
     policy::Gate gate;
-    policy::Time company{0}, company_at{policy::kNever};  // that it allows lower ones; when that was worked out
+    policy::Time company{0};  // that higher ones allow it, as its programs work it out
   };
   struct DeviceState {
     policy::DeviceTurns turns;
@@ -92,10 +90,7 @@ class TimeScheduler {
   using Sightings = std::map<policy::JobId, policy::Sighting>;
   std::map<policy::DeviceIndex, Sightings> look(policy::Time now);
   void judge(Client& client, size_t ordinal, const Look& look, policy::Time now);
-  void learn_budgets(DeviceState& device, const Sightings& sightings, policy::Time elapsed, policy::Time now);
-  policy::Time company_of(const DeviceState& device, policy::JobId job) const;
-  bool learns(const DeviceState& device, policy::Time now) const;
-  double slowdown_of(policy::JobId job) const;
+  uint32_t excess_above(const DeviceState& device, policy::JobId job) const;
   void plan(policy::Time now);
   void set_timer(policy::Time delay);
   void tell(const Client& client, size_t ordinal, const char* kind, const std::string& text);
@@ -107,7 +102,7 @@ class TimeScheduler {
   WatchLists watch_lists_;
   asio::steady_timer timer_;
   State state_ = State::asleep;
-  policy::Time ticked_{0}, lively_{policy::kNever};  // somebody worked, or said so
+  policy::Time lively_{policy::kNever};  // somebody worked, or said so
   uint64_t next_page_ = 1;
   bool stale_ = false, lists_stale_ = false;
 };

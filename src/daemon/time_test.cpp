@@ -72,7 +72,7 @@ TEST_F(TimeTest, ALowerClientWatchesAHigherOne) {
   start();
   Job low = attached("low"), high = attached("high");
   EXPECT_TRUE(eventually([&] { return bits(low.root) == (kTrack | kHold | kTell); }));
-  EXPECT_EQ(gate(low.root), (std::vector<int>{kTrack | kHold | kTell, 1, 0, 200, 0, 10000}));
+  EXPECT_EQ(gate(low.root), (std::vector<int>{kTrack | kHold | kTell, 1, 0, 200, 100, 10000}));
   EXPECT_TRUE(eventually([&] { return bits(high.root) == (kTrack | kTell); }));
   std::string id = high.root.say("id");
   EXPECT_TRUE(watches(low.root, id + ":higher:0"));

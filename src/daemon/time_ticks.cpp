@@ -1,13 +1,12 @@
-// What the ticks of the scheduler see: sightings of the clients' work, latency budgets, things people should know.
+// What the ticks of the scheduler see: sightings of the clients' work, things people should know.
 #include <algorithm>
+#include <cmath>
 
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 
 namespace berth::daemon {
 namespace {
-
-constexpr policy::Time kCompanyHolds = std::chrono::milliseconds(250);
 
 void add_up(const policy::Sighting& one, policy::Sighting* sum) {
   sum->busy |= one.busy;
@@ -38,6 +37,7 @@ std::map<policy::DeviceIndex, TimeScheduler::Sightings> TimeScheduler::look(poli
       add_up(look.sighting, &seen[index][client.job]);
       JobMemory& memory = device->second.jobs.at(client.job);
       memory.waited += look.waited;
+      memory.company = look.company;
       if (!look.by_higher || look.goes) continue;
       auto blocker = clients_.find(look.blocker);
       if (blocker == clients_.end() || blocker->second.job == client.job) continue;
@@ -81,54 +81,17 @@ void TimeScheduler::tell(const Client& client, size_t ordinal, const char* kind,
                       {{"pid", pid}, {"device", client.devices[ordinal]}}});
 }
 
-double TimeScheduler::slowdown_of(policy::JobId job) const {
-  auto found = daemon_.state.jobs.find(job);
-  return found == daemon_.state.jobs.end() ? 1 : found->second.max_slowdown.value_or(policy::kDefaultSlowdown);
-}
-
-namespace {
-
-bool is_above_somebody(const policy::DeviceTurns& turns, const policy::Contender& contender) {
-  return std::any_of(turns.contenders.begin(), turns.contenders.end(),
-                     [&](const auto& entry) { return entry.second.share.priority < contender.share.priority; });
-}
-
-}  // namespace
-
-void TimeScheduler::learn_budgets(DeviceState& device, const Sightings& sightings, policy::Time elapsed,
-                                  policy::Time now) {
-  for (auto& [job, memory] : device.jobs) {
-    if (!is_above_somebody(device.turns, device.turns.contenders.at(job))) {
-      memory.company = policy::Time(0);
-      continue;
-    }
-    auto it = sightings.find(job);
-    policy::Sighting seen = it == sightings.end() ? policy::Sighting() : it->second;
-    policy::observe(memory.budget, {elapsed, seen.busy || seen.outstanding > 0, seen.service, seen.completed});
-    if (now - memory.company_at < kCompanyHolds) continue;
-    memory.company_at = now;
-    memory.company = policy::company(memory.budget, slowdown_of(job), daemon_.settings.config.scheduler.latency_target);
+// PageDevice::excess of the strictest job above this one.
+uint32_t TimeScheduler::excess_above(const DeviceState& device, policy::JobId id) const {
+  policy::Priority mine = device.turns.contenders.at(id).share.priority;
+  std::optional<double> least;
+  for (const auto& [other, contender] : device.turns.contenders) {
+    auto job = daemon_.state.jobs.find(other);
+    if (contender.share.priority <= mine || job == daemon_.state.jobs.end()) continue;
+    double budget = job->second.max_slowdown.value_or(policy::kDefaultSlowdown);
+    least = std::min(least.value_or(budget), budget);
   }
-}
-
-// The least that a higher job allows.
-policy::Time TimeScheduler::company_of(const DeviceState& device, policy::JobId job) const {
-  std::optional<policy::Time> least;
-  policy::Priority mine = device.turns.contenders.at(job).share.priority;
-  for (const auto& [other, memory] : device.jobs)
-    if (device.turns.contenders.at(other).share.priority > mine)
-      least = std::min(least.value_or(memory.company), memory.company);
-  return least.value_or(policy::Time(0));
-}
-
-// Only fast ticks tell how long busy periods are, and only where lower work is there does that matter.
-bool TimeScheduler::learns(const DeviceState& device, policy::Time now) const {
-  for (const auto& [job, contender] : device.turns.contenders) {
-    if (now - contender.last_active >= policy::kStaysFast || slowdown_of(job) <= 1) continue;
-    for (const auto& [other, lower] : device.turns.contenders)
-      if (lower.share.priority < contender.share.priority && now - lower.last_active < policy::kStaysAwake) return true;
-  }
-  return false;
+  return static_cast<uint32_t>(std::lround((least.value_or(1) - 1) * 1000));
 }
 
 TimeView TimeScheduler::view(policy::JobId job, policy::DeviceIndex index) const {
@@ -152,7 +115,7 @@ TimeView TimeScheduler::view(policy::JobId job, policy::DeviceIndex index) const
   view.second_ratio = policy::second_ratio(history, now);
   view.minute_ratio = policy::minute_ratio(history, now);
   view.window_seconds = in_seconds(memory.gate.window);
-  view.company_seconds = in_seconds(company_of(device, job));
+  view.company_seconds = in_seconds(memory.company);
   view.waiting_bound_seconds = in_seconds(policy::waiting_bound(device.turns, job, settings_));
   return view;
 }

@@ -57,6 +57,8 @@ struct JobDevice {
   uint64_t leaving = 0;           // of dead clients
 };
 
+inline constexpr double kDefaultSlowdown = 1.1;  // latency budget of jobs above others; 1: no company
+
 struct Job {
   JobId id = 0;
   std::string name, user;

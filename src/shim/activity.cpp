@@ -88,38 +88,6 @@ void Activity::forget_all() {
   while (count_) drop(&watched_[0]);
 }
 
-void Rhythm::note_pause(uint64_t ns) {
-  uint64_t step = ns / kStepNs;
-  ++pauses_[step < kSteps ? step : kSteps];
-  uint32_t left = 0;
-  for (uint16_t count : pauses_) left += count;
-  if (left > 512)
-    for (uint16_t& count : pauses_) count = static_cast<uint16_t>(count / 2);
-  // The first moment from which fewer than a sixth of the pauses that last until then end soon.
-  uint32_t at = 0;
-  for (; at < kSteps && left; left -= pauses_[at++]) {
-    uint32_t soon = 0;
-    for (uint32_t i = at; i < kSteps && i < at + kSoon; ++i) soon += pauses_[i];
-    if (soon * 6 < left) break;
-  }
-  patience_ns_ = at * kStepNs;
-}
-
-bool Rhythm::comes_first(bool busy, uint64_t company, uint64_t now) {
-  if (busy) {
-    if (idle_since_) {
-      note_pause(now - idle_since_);
-      if (now - idle_since_ >= patience_ns_) busy_since_ = 0;  // what was waited for is one busy period with what went before
-    }
-    idle_since_ = 0;
-    if (!busy_since_) busy_since_ = now;
-    return now - busy_since_ >= company;
-  }
-  if (!busy_since_) return false;
-  if (!idle_since_) idle_since_ = now;
-  return now - idle_since_ < patience_ns_ && now - busy_since_ >= company;
-}
-
 template <class Visit>
 void Activity::for_each_watched(wire::Relation relation, uint32_t device, Visit visit) {
   Locked locked(lock_);
@@ -129,14 +97,20 @@ void Activity::for_each_watched(wire::Relation relation, uint32_t device, Visit 
 }
 
 bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
-  uint64_t company = rules.company_ns.load(kRelaxed);
+  uint32_t excess = rules.excess.load(kRelaxed);
+  uint64_t window = rules.window_ns.load(kRelaxed), company = ~0ull;
   wire::ActivityDevice& shown = page()->devices[device];
   bool busy = false;
   for_each_watched(wire::Relation::higher, device, [&](Watched& one, uint32_t theirs) {
-    if (!one.rhythm[device].comes_first(wire::is_busy(*one.page, theirs, now), company, now)) return;
+    Rhythm& rhythm = one.rhythm[device];
+    bool first = rhythm.comes_first(wire::is_busy(*one.page, theirs, now), excess, window, now);
+    uint64_t allowed = rhythm.company_ns(excess, window);
+    if (allowed < company) company = allowed;
+    if (!first) return;
     busy = true;
     shown.blocker.store(one.client_id, kRelaxed);
   });
+  shown.company_ns.store(company == ~0ull ? 0 : company, kRelaxed);
   return busy;
 }
 

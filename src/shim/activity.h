@@ -3,28 +3,10 @@
 // No driver calls in here.
 #pragma once
 #include "shim/guest.h"
+#include "shim/rhythm.h"
 #include "wire/activity_page.h"
 
 namespace berth::shim {
-
-// How a higher client's work comes and goes. A service with requests in its queue pauses between them for as long as its own
-// code takes; a batch let go in such a pause would delay the next request and gain little. So a pause counts as one when it has
-// lasted so long that the client is unlikely to be back at once, judged by its pauses so far.
-class Rhythm {
- public:
-  // Must the client be waited for, being busy now or not? Not while a busy period is younger than `company`.
-  bool comes_first(bool busy, uint64_t company, uint64_t now);
-
- private:
-  static constexpr uint64_t kStepNs = 20'000;
-  static constexpr uint32_t kSteps = 16, kSoon = 3;  // "at once" is three steps
-
-  void note_pause(uint64_t ns);
-
-  uint64_t busy_since_, idle_since_;  // 0: it was not so at the last look
-  uint64_t patience_ns_;
-  uint16_t pauses_[kSteps + 1];       // by their length in steps; the last one has all longer ones
-};
 
 class Activity {
  public:

@@ -4,7 +4,7 @@ namespace berth::shim {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr int64_t kFarTooLong = 1280;  // of 1024
+constexpr int64_t kFarTooLong = 1280, kFarTooShort = 820;  // of 1024
 constexpr uint16_t kInARow = 12;
 constexpr uint64_t kLongestNs = 4'000'000'000;
 
@@ -68,11 +68,12 @@ void CostTable::learn(const BatchContent& batch, uint64_t measured_ns, bool at_m
     return;
   }
   if (expected == 0) return;
-  // The factor in 1/1024: half of the way down, a sixteenth of the way up.
+  // The factor in 1/1024. Near what was expected, the same part of the way up and down: the mean is what is wanted. Else half
+  // of the way down, and up only when that goes on.
   int64_t factor = static_cast<int64_t>(measured_ns * 1024 / expected);
   if (factor > 4096) factor = 4096;
   if (at_most && factor > 1024) return;
-  int64_t step = factor < 1024 ? (factor - 1024) / 2 : (factor - 1024) / 16;
+  int64_t step = (factor - 1024) / (factor < kFarTooShort ? 2 : 8);
   for (uint32_t i = 0; i < batch.kinds; ++i) {
     uint16_t long_ones = batch.cost[i]->long_ones.load(kRelaxed);
     bool too_long = factor > kFarTooLong;

@@ -3,9 +3,10 @@
 //
 // What is measured are whole batches, between two events of the driver: from where the device begins with it to its end. A
 // batch's measure is shared out over what it was made of: what was unknown takes what the known ones leave; otherwise all are
-// corrected by the same factor, so that programs that repeat themselves converge. A measure can be too long (another process
-// had a slice of the device, the caller was slow) but not too short, so numbers fall fast and rise slowly, and a measure that
-// is far too long counts only when many in a row are.
+// corrected by the same factor, so that programs that repeat themselves converge. A measure can be far too long (another
+// process had a slice of the device, the caller was slow) but not far too short, so numbers fall fast, and a measure that is
+// far too long counts only when many in a row are. Between the two both directions weigh the same: kernels of one key are
+// not all of one length, and the mean of them is what fills a window.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -13,7 +13,7 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kActivityLayout = 1;
+inline constexpr uint32_t kActivityLayout = 2;
 inline constexpr uint32_t kActivitySlots = 64;
 
 // One stream of the client. A batch is some consecutive submissions of one stream with a mark after the last one.
@@ -36,6 +36,7 @@ struct ActivityDevice {
   std::atomic<uint64_t> held_ns;       // time with work outstanding and go 0, so far
   std::atomic<uint64_t> batch_ns;      // learned length of the longest batch of late: what a window means here
   std::atomic<uint64_t> blocker;       // client_id of the higher client that was last seen busy
+  std::atomic<uint64_t> company_ns;    // work goes on until a higher client has been busy for so long (its latency budget)
 };
 
 struct ActivityPage {

@@ -12,7 +12,7 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kPageLayout = 2;
+inline constexpr uint32_t kPageLayout = 3;
 inline constexpr uint64_t kNoQuota = ~0ull;
 
 // Bits of DaemonPage::gate. 0: submissions pass with one look at the word.
@@ -36,7 +36,7 @@ struct PageDevice {
   std::atomic<uint32_t> may_run;        // kRun...
   std::atomic<uint32_t> paused;         // 1: held without any exception
   std::atomic<uint64_t> window_ns;      // GPU time of one batch: what may still run when the job has to stop
-  std::atomic<uint64_t> company_ns;     // work may go on until a higher client has been busy for so long (latency budget)
+  std::atomic<uint32_t> excess;         // latency budget X of the strictest higher job, as (X - 1) in thousandths; 0: no company
   std::atomic<uint64_t> starved_ns;     // held for so long by higher clients: one batch goes all the same
 };
 

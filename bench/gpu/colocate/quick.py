@@ -4,7 +4,7 @@
   quick.py BUILD --scenarios vision,gemm --modes berth,berth-strict --window 6 --seeds 1,2
 
 Programs, rows and figures are those of colocate.py; only the starting differs. Programs that wait hold memory and no time.
-Each row has a daemon of its own. --rate: of the arrivals, instead of load x measured peak.
+Each row has a daemon of its own. --rates vision=420,...: of the arrivals, instead of load x measured peak; then all is one phase.
 """
 import argparse, json, os, shlex, shutil, subprocess, sys, tempfile, time
 
@@ -79,11 +79,13 @@ class Row:
     def close(self):
         for program in self.programs.values():
             colocate.stop(program)
+        if not os.path.exists(self.folder):
+            return
         self.shell("teardown")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run_phase(rows, log, at_once, during=None):
+def run_phase(rows, log, at_once, during):
     """Runs all rows, `at_once` of them started together; {label: results}."""
     results = {}
     for first in range(0, len(rows), at_once):
@@ -95,7 +97,9 @@ def run_phase(rows, log, at_once, during=None):
             for row in part:
                 results[row.label] = (row.go(during if row.mode != "alone" else None) if row.ready(deadline)
                                       else {n: {"error": "never ready"} for n in row.sides})
-                log.append({"row": row.label, "window": row.window, **results[row.label]})
+                log.append({"row": row.label, "window": row.window, "sides": results[row.label]})
+                print(f"  {row.label}:", {n: {k: r[k] for k in ("rate", "served", "p50_ms", "p99_ms", "steps_per_s", "error") if k in r}
+                                          for n, r in results[row.label].items()}, flush=True)
                 row.close()
         finally:
             for row in part:
@@ -119,10 +123,11 @@ def main():
     p.add_argument("--modes", default="")
     p.add_argument("--window", type=float, default=6)
     p.add_argument("--load", type=float, default=0.5)
-    p.add_argument("--rate", type=float)
+    p.add_argument("--rates", default="")
     p.add_argument("--seeds", default="1")
-    p.add_argument("--at-once", type=int, default=6, help="rows whose programs are started together")
+    p.add_argument("--at-once", type=int, default=14, help="rows whose programs are started together")
     p.add_argument("--ps", action="store_true", help="also show what berth says in the middle of each row")
+    p.add_argument("--during", help="a shell command for the middle of each row; $BERTH_DIR/pid is the daemon's")
     p.add_argument("--out", help="JSON of every row")
     p.add_argument("--alone", help="JSON of an earlier --out on this machine: rows alone are taken from there")
     a = p.parse_args()
@@ -133,26 +138,33 @@ def main():
     scenarios = {s: (a.modes or usual.get(s, "berth")).split(",") for s in a.scenarios.split(",")}
     services = {s: SCENARIOS[s]["hp"] for s in scenarios if "hp" in SCENARIOS[s]}
     background = {s: SCENARIOS[s].get("be", SCENARIOS[s].get("a")) for s in scenarios}
-    known = {r["row"]: r for r in json.load(open(a.alone))} if a.alone else {}
+    known = {r["row"]: r["sides"] for r in json.load(open(a.alone)) if r["window"] == a.window and r["row"].startswith(("alone", "peak"))} if a.alone else {}
 
-    def phase(rows, during=None):
+    def phase(rows):
         fresh = run_phase([r for r in rows if r.label not in known], log, a.at_once, during)
-        return {r.label: fresh.get(r.label) or known[r.label] for r in rows}
-
-    try:
-        first = [Row("alone " + args, {"be": args}, "alone", a.window) for args in dict.fromkeys(background.values())]
-        if not a.rate:
-            first += [Row("peak " + args, {"hp": args + " --rate 0"}, "alone", a.window) for args in dict.fromkeys(services.values())]
-        found = phase(first)
-        peaks = {s: a.rate / a.load if a.rate else found["peak " + args]["hp"]["rate"] for s, args in services.items()}
-        loaded = {(s, seed): f"{args} --rate {a.load * peaks[s]:.2f} --seed {seed}" for s, args in services.items() for seed in seeds}
-        found |= phase([Row("alone " + args, {"hp": args}, "alone", a.window) for args in dict.fromkeys(loaded.values())])
-        rows = [Row(f"{s} {m} {seed}", {**SCENARIOS[s], **({"hp": loaded[s, seed]} if s in services else {})}, m, a.window)
-                for seed in seeds for s in scenarios for m in scenarios[s]]
-        found |= phase(rows, jobs_of if a.ps else None)
-    finally:
         if a.out:
             json.dump(log, open(a.out, "w"), indent=1)
+        return {r.label: fresh.get(r.label) or known[r.label] for r in rows}
+
+    def during(row):
+        if a.ps:
+            jobs_of(row)
+        if a.during:
+            subprocess.run(a.during, shell=True, env=row.env)
+
+    rates = {s: float(r) for s, r in (x.split("=") for x in a.rates.split(",") if x)}
+    alone = lambda name, args: Row("alone " + args, {name: args}, "alone", a.window)
+    first = [alone("be", args) for args in dict.fromkeys(background.values())]
+    peaks = [args for s, args in services.items() if s not in rates]
+    found = {}
+    if peaks:
+        found = phase(first + [Row("peak " + args, {"hp": args + " --rate 0"}, "alone", a.window) for args in dict.fromkeys(peaks)])
+        rates |= {s: a.load * found["peak " + args]["hp"]["rate"] for s, args in services.items() if s not in rates}
+        first = []
+    loaded = {(s, seed): f"{args} --rate {rates[s]:.2f} --seed {seed}" for s, args in services.items() for seed in seeds}
+    first += [alone("hp", args) for args in dict.fromkeys(loaded.values())]
+    found |= phase(first + [Row(f"{s} {m} {seed}", {**SCENARIOS[s], **({"hp": loaded[s, seed]} if s in services else {})}, m, a.window)
+                            for seed in seeds for s in scenarios for m in scenarios[s]])
     middle = lambda values: sorted(values)[len(values) // 2]
     print(f"{'scenario':<11}{'mode':<15}{'served':>7}{'p50':>6}{'p99':>6}{'worst':>7}{'bg':>6}   of alone; medians of {len(seeds)} seeds, windows of {a.window:g} s, load {a.load}")
     for s in scenarios:

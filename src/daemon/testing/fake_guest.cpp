@@ -157,12 +157,12 @@ std::string scribble(std::istream& line) {
   return "ok";
 }
 
-// gate, may_run, paused, window in us, company in us, starved in ms
+// gate, may_run, paused, window in us, budget in thousandths, starved in ms
 std::string show_gate() {
   const PageDevice& device = page->devices[0];
   std::ostringstream text;
   text << page->gate << " " << device.may_run << " " << device.paused << " " << device.window_ns / 1000 << " "
-       << device.company_ns / 1000 << " " << device.starved_ns / 1000000;
+       << device.excess << " " << device.starved_ns / 1000000;
   return text.str();
 }
 
