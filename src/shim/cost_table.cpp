@@ -49,8 +49,10 @@ Cost* CostTable::find(uint64_t key) {
   return nullptr;
 }
 
-void CostTable::learn(const BatchContent& batch, uint64_t measured_ns, bool at_most) {
+void CostTable::learn(const BatchContent& batch, uint64_t measured_ns, uint64_t submitting_ns) {
   if (batch.overflow || batch.kinds == 0) return;
+  bool at_most = submitting_ns > measured_ns / 2;
+  uint64_t least = measured_ns > submitting_ns ? measured_ns - submitting_ns : 0;
   uint64_t known = 0, unknown = 0, expected = 0;
   for (uint32_t i = 0; i < batch.kinds; ++i) {
     uint64_t length = static_cast<uint64_t>(length_ns(batch.cost[i])) * batch.count[i];
@@ -62,17 +64,20 @@ void CostTable::learn(const BatchContent& batch, uint64_t measured_ns, bool at_m
     // At least a little is theirs, however much the known ones were thought to take.
     uint64_t theirs = measured_ns > known + measured_ns / 8 ? measured_ns - known : measured_ns / 8;
     // A caller that is slow to submit has short kernels rather than long ones.
-    if (at_most && theirs / unknown > kUnknownNs) theirs = kUnknownNs * unknown;
+    if (at_most && theirs / unknown > kUnknownNs) {
+      theirs = kUnknownNs * unknown;
+      if (least > known + theirs) theirs = least - known;
+    }
     for (uint32_t i = 0; i < batch.kinds; ++i)
       if (!is_known(batch.cost[i])) set(batch.cost[i], theirs / unknown);
     return;
   }
   if (expected == 0) return;
+  if (at_most && measured_ns > expected) measured_ns = least > expected ? least : expected;
   // The factor in 1/1024. Near what was expected, the same part of the way up and down: the mean is what is wanted. Else half
   // of the way down, and up only when that goes on.
   int64_t factor = static_cast<int64_t>(measured_ns * 1024 / expected);
   if (factor > 4096) factor = 4096;
-  if (at_most && factor > 1024) return;
   int64_t step = (factor - 1024) / (factor < kFarTooShort ? 2 : 8);
   for (uint32_t i = 0; i < batch.kinds; ++i) {
     uint16_t long_ones = batch.cost[i]->long_ones.load(kRelaxed);

@@ -41,8 +41,9 @@ class CostTable {
   static uint32_t length_ns(const Cost* cost) { return cost ? cost->length_ns.load(std::memory_order_relaxed) : kUnknownNs; }
   static bool is_known(const Cost* cost) { return cost && cost->measures.load(std::memory_order_relaxed) != 0; }
 
-  // `at_most`: the device may have waited for the caller in between, so the length is no more than that.
-  static void learn(const BatchContent& batch, uint64_t measured_ns, bool at_most);
+  // `submitting_ns`: how long the caller took to submit the batch; the device may have waited for it in between, so the
+  // true length is at least the measured one less that.
+  static void learn(const BatchContent& batch, uint64_t measured_ns, uint64_t submitting_ns);
 
  private:
   static constexpr uint32_t kEntries = 4096;

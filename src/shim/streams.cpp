@@ -175,6 +175,7 @@ void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost)
         if (uint64_t window = rules->window_ns.load(kRelaxed)) slot.window_ns = window;
       number = slot.batches + 1;
       slot.length_ns = 0;
+      slot.count = 0;
       slot.content.clear();
       slot.measure = nullptr;
       uint64_t now = now_ns();
@@ -206,6 +207,7 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
     uint64_t length = CostTable::length_ns(cost), now = now_ns();
     wire::ActivitySlot& shown = *slot.shown;
     ++slot.submissions;
+    ++slot.count;
     slot.length_ns += length;
     slot.content.add(cost);
     uint64_t due = shown.due_ns.load(kRelaxed);
@@ -213,7 +215,10 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
     shown.last_ns.store(now, kRelaxed);
     slot.page->devices[slot.device].submissions.fetch_add(1, kRelaxed);
     snapshot = {slot.submissions, slot.batches};
-    if (!completes && (slot.length_ns >= slot.window_ns || !CostTable::is_known(cost)) && shown.open.load(kRelaxed)) {
+    // Where the program waited for its work the last time, it will wait again: with a mark there the device itself says when
+    // the work is complete, and it is measured however short it was thought to be.
+    bool ends = slot.length_ns >= slot.window_ns || !CostTable::is_known(cost) || slot.count == slot.close_at;
+    if (!completes && ends && shown.open.load(kRelaxed)) {
       close = true;
       ++slot.batches;
       slot.lengths_ns[slot.batches % StreamSlot::kRing] =
@@ -271,7 +276,7 @@ void Streams::take_measures(StreamSlot& slot) {
     CUresult result = real::cuEventElapsedTime(&milliseconds, measure.begin, measure.end);
     if (result == CUDA_ERROR_NOT_READY) continue;
     auto measured = static_cast<uint64_t>(milliseconds * 1e6f);
-    if (result == CUDA_SUCCESS && measured) CostTable::learn(measure.content, measured, measure.submitting_ns > measured / 2);
+    if (result == CUDA_SUCCESS && measured) CostTable::learn(measure.content, measured, measure.submitting_ns);
     measure.state = Measure::idle;
   }
 }
@@ -293,6 +298,7 @@ void Streams::after(StreamSlot& slot, Snapshot snapshot) {
   if (slot.measure) slot.measure->state = Measure::idle;
   slot.measure = nullptr;
   slot.length_ns = 0;
+  slot.close_at = slot.count;
   shown.started.store(slot.batches, kRelaxed);
   shown.open.store(0, std::memory_order_release);
 }

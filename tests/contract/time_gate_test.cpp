@@ -211,6 +211,26 @@ TEST_F(TimeGate, WorkOfAHigherClientComesFirst) {
   high->slots[0].open = 0;
 }
 
+// A service that waits for each request: its batches would never be full, nor measured, nor marked by the device.
+TEST_F(TimeGate, WorkThatIsAlwaysWaitedForIsMarkedAllTheSame) {
+  rules().window_ns = 1'000'000'000;
+  gate(kTrack);
+  for (int i = 0; i < 3; ++i) {
+    spin(1000, stream);
+    spin(1000, stream);
+    finish(stream);
+  }
+  ASSERT_TRUE(eventually([&] {  // the marks of the kernel's first, unknown submissions are over
+    uint32_t before = fake->activity->slots[0].submitted;
+    spin(1000, stream);
+    bool early = fake->activity->slots[0].submitted != before;
+    spin(20'000'000, stream);
+    bool marked = fake->activity->slots[0].submitted == before + 1 && wire::is_busy(*fake->activity, 0, now_ns());
+    finish(stream);
+    return !early && marked;
+  }));
+}
+
 TEST_F(TimeGate, ADeadHigherClientHoldsNobody) {
   watch_high();
   gate(kHold);
