@@ -175,7 +175,6 @@ void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost)
         if (uint64_t window = rules->window_ns.load(kRelaxed)) slot.window_ns = window;
       number = slot.batches + 1;
       slot.length_ns = 0;
-      slot.count = 0;
       slot.content.clear();
       slot.measure = nullptr;
       uint64_t now = now_ns();
@@ -207,7 +206,6 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
     uint64_t length = CostTable::length_ns(cost), now = now_ns();
     wire::ActivitySlot& shown = *slot.shown;
     ++slot.submissions;
-    ++slot.count;
     slot.length_ns += length;
     slot.content.add(cost);
     uint64_t due = shown.due_ns.load(kRelaxed);
@@ -217,7 +215,7 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
     snapshot = {slot.submissions, slot.batches};
     // Where the program waited for its work the last time, it will wait again: with a mark there the device itself says when
     // the work is complete, and it is measured however short it was thought to be.
-    bool ends = slot.length_ns >= slot.window_ns || !CostTable::is_known(cost) || slot.count == slot.close_at;
+    bool ends = slot.length_ns >= slot.window_ns || !CostTable::is_known(cost) || slot.submissions - slot.waited_at == slot.cycle;
     if (!completes && ends && shown.open.load(kRelaxed)) {
       close = true;
       ++slot.batches;
@@ -293,12 +291,16 @@ void Streams::after(StreamSlot& slot, Snapshot snapshot) {
   if (!reached(shown.completed.load(std::memory_order_acquire), snapshot.batches) && reached(slot.batches, snapshot.batches))
     shown.completed.store(snapshot.batches, std::memory_order_release);
   retire(slot);
-  if (slot.submissions != snapshot.submissions || !shown.open.load(kRelaxed)) return;
+  if (slot.submissions != snapshot.submissions) return;
+  if (slot.submissions != slot.waited_at) {
+    slot.cycle = slot.submissions - slot.waited_at;
+    slot.waited_at = slot.submissions;
+  }
+  if (!shown.open.load(kRelaxed)) return;
   slot.page->devices[slot.device].service_ns.fetch_add(slot.length_ns, kRelaxed);
   if (slot.measure) slot.measure->state = Measure::idle;
   slot.measure = nullptr;
   slot.length_ns = 0;
-  slot.close_at = slot.count;
   shown.started.store(slot.batches, kRelaxed);
   shown.open.store(0, std::memory_order_release);
 }

@@ -42,8 +42,8 @@ struct StreamSlot {
 
   GuestLock lock;         // what follows; never held over a call of the driver
   uint64_t length_ns;     // of the open batch, as far as known
-  uint32_t count;         // of submissions in the open batch
-  uint32_t close_at;      // the count at which the program last waited for an open batch; 0: it never did
+  uint32_t waited_at;     // `submissions` when the program last waited for all of them
+  uint32_t cycle;         // how many it had submitted since it had waited before; 0: it never waited
   uint64_t window_ns;
   uint32_t submissions;   // ever
   uint32_t batches;       // ever

@@ -231,6 +231,19 @@ TEST_F(TimeGate, WorkThatIsAlwaysWaitedForIsMarkedAllTheSame) {
   }));
 }
 
+// A loop that waits after many submissions gets one mark more for that, and not a mark after each few.
+TEST_F(TimeGate, AWaitMakesNoSmallBatches) {
+  rules().window_ns = 1'000'000;
+  gate(kTrack);
+  EXPECT_TRUE(eventually([&] {  // once the length is known: five a batch, and the rest
+    uint32_t before = fake->activity->slots[0].submitted;
+    for (int i = 0; i < 12; ++i) spin(200'000, stream);
+    uint32_t batches = fake->activity->slots[0].submitted - before;
+    finish(stream);
+    return batches >= 2 && batches <= 4;
+  }));
+}
+
 TEST_F(TimeGate, ADeadHigherClientHoldsNobody) {
   watch_high();
   gate(kHold);
