@@ -169,8 +169,8 @@ TEST_F(ServerTest, WhatReadingNeedsIsPutAwayWithTheLastJob) {
   int before = gpus_->count_rests();  // once, before there was a job
   EXPECT_TRUE(read_anew());
   EXPECT_EQ(gpus_->count_rests(), before);
-  a->command->ask({{"op", "finish"}, {"job", a->admitted["job"]}, {"exit_code", 0}});
-  EXPECT_TRUE(read_anew());
+  EXPECT_EQ(a->command->ask({{"op", "finish"}, {"job", a->admitted["job"]}, {"exit_code", 0}}), Json::object());
+  a.reset();  // its program, too
   EXPECT_TRUE(eventually([&] { return gpus_->count_rests() > before; }));
 }
 
