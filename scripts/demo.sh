@@ -68,7 +68,7 @@ echo
 echo 'Three programs at once:'
 start service 25% high infer --bytes 512M --seconds 10
 start trainer 35% normal train --bytes 1G --seconds 10
-start greedy 25% low alloc --grow --seconds 8
+start greedy 25% normal alloc --grow --seconds 8
 sleep 1
 echo 'and a fourth that asks for half of the GPU:'
 start latecomer 50% normal check --seconds 1
