@@ -10,6 +10,8 @@ import time
 from common import BERTH, _daemon, ps
 
 CLIENT = "import ctypes, sys; ctypes.CDLL('libcuda.so.1').cuInit(0); sys.stdin.read()"
+
+
 def ticks():
     return sum(map(int, open(f"/proc/{_daemon.pid}/stat").read().rsplit(")", 1)[1].split()[11:13]))
 

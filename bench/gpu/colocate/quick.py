@@ -6,7 +6,7 @@
 Programs, rows and figures are those of colocate.py; only the starting differs. Programs that wait hold memory and no time.
 Each row has a daemon of its own. --rates vision=420,...: of the arrivals, instead of load x measured peak; then all is one phase.
 """
-import argparse, json, os, shlex, shutil, subprocess, sys, tempfile, time
+import argparse, json, os, shutil, subprocess, sys, tempfile, time
 
 import colocate
 from colocate import MODES, SCENARIOS, ratio, verdict
@@ -35,11 +35,7 @@ class Row:
         services = ",".join(n for n, a in self.sides.items() if a.startswith("infer"))
         for name, args in self.sides.items():
             side = MODES[self.mode].get(name, MODES[self.mode].get("be", {}))
-            prefix = side.get("prefix", "").replace("$BERTH", os.environ["BERTH"])
-            command = shlex.split(prefix) + [sys.executable, os.path.join(HERE, "workload.py"), *shlex.split(args), *side.get("args", []),
-                                             "--window", str(self.window), "--rendezvous", self.folder, "--name", name]
-            if args.startswith("train") and services:
-                command += ["--until", services]
+            command = colocate.command_of(side, name, args, self.window, self.folder, services)
             env = {**self.env, **{k: os.path.expandvars(v) for k, v in side.get("env", {}).items()}}
             self.programs[name] = subprocess.Popen(command, env=env, start_new_session=True, stdin=subprocess.DEVNULL,
                                                    stdout=open(self.path(name + ".out"), "w"), stderr=open(self.path(name + ".err"), "w"))
@@ -183,12 +179,8 @@ def main():
                 served, bg = min(r["hp"]["served"] for _, r in good), middle([ratio(r["be"]["steps_per_s"], alone["steps_per_s"]) for _, r in good])
                 print(f"{s:<11}{m:<15}{served:>7.2f}{middle(p50):>6.2f}{middle(p99):>6.2f}{max(p99):>7.2f}{bg:>6.2f}   alone p50 {refs[seeds[0]]['p50_ms']} p99 {refs[seeds[0]]['p99_ms']} bg {alone['steps_per_s']} {note}")
             else:
-                weights = {n: MODES[m].get("weights", {}).get(n, 1) for n in SCENARIOS[s]}
-                for seed, r in good:
-                    total = sum(x["steps_per_s"] for x in r.values())
-                    off = max(abs(r[n]["steps_per_s"] / total - weights[n] / sum(weights.values())) for n in weights)
-                    shown = " ".join("%s %.3f" % (n, x["steps_per_s"] / total) for n, x in r.items())
-                    print(f"{s:<11}{m:<15}sum/alone {total / alone['steps_per_s']:.3f}  shares {shown}  off by {100 * off:.1f} points  {note}")
+                print(f"{s:<11}", end="")
+                colocate.print_shares(m, [(r, note) for _, r in good], alone["steps_per_s"])
 
 
 if __name__ == "__main__":
