@@ -132,8 +132,12 @@ std::string shared_device_text(policy::DeviceIndex device, const LockHolder& hol
 }
 
 void Gpus::request() {
-  if (daemon_.state.devices.empty()) return;
   pace_ = kUsual;
+  read_soon();
+}
+
+void Gpus::read_soon() {
+  if (daemon_.state.devices.empty()) return;
   if (reading_) {
     again_ = true;
     return;
@@ -311,9 +315,7 @@ void Gpus::wait(policy::Time delay) {
     if (error) return;
     timer_set_ = false;
     daemon_.jobs.tick();
-    policy::Time pace = pace_;
-    request();
-    pace_ = pace;
+    read_soon();
   });
 }
 

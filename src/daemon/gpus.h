@@ -51,7 +51,7 @@ class Gpus {
   // Calls `then` when the figures are at most a second old and, if there was no device, it has been looked for again.
   void when_fresh(std::function<void()> then);
 
-  // Asks for a reading that begins after now. Requests meanwhile are one.
+  // Asks for a reading that begins after now, since something has happened: the next ones are not rare. Requests meanwhile are one.
   void request();
 
   // Sets the next reading by what is going on: bytes leaving, jobs alive and at work, alive and calm, or nothing.
@@ -68,6 +68,7 @@ class Gpus {
  private:
   using Readings = std::pair<Result<std::vector<GpuReading>>, std::vector<GpuProcess>>;
   void adopt(const std::vector<GpuInfo>& infos, std::string description);
+  void read_soon();
   void begin();
   void done(policy::Time began, Readings readings);
   void take(policy::Time began, const std::vector<GpuReading>& readings, const std::vector<GpuProcess>& processes);

@@ -103,10 +103,9 @@ bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, ui
   bool busy = false;
   for_each_watched(wire::Relation::higher, device, [&](Watched& one, uint32_t theirs) {
     Rhythm& rhythm = one.rhythm[device];
-    bool first = rhythm.comes_first(wire::is_busy(*one.page, theirs, now), excess, window, now);
     uint64_t allowed = rhythm.company_ns(excess, window);
     if (allowed < company) company = allowed;
-    if (!first) return;
+    if (!rhythm.comes_first(wire::is_busy(*one.page, theirs, now), allowed, now)) return;
     busy = true;
     shown.blocker.store(one.client_id, kRelaxed);
   });
@@ -186,6 +185,7 @@ void Activity::release() {
   wire::ActivityPage* own = page();
   for (uint32_t device = 0; own && device < wire::kMaxDevices; ++device) {
     own->devices[device].held_by.store(0, kRelaxed);
+    own->devices[device].company_ns.store(0, kRelaxed);
     own->devices[device].go.store(1, std::memory_order_release);
     devices_[device] = Device{};
   }

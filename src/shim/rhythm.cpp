@@ -54,7 +54,7 @@ uint64_t Rhythm::company_ns(uint32_t excess, uint64_t window) const {
   return most > window ? most - window : 0;
 }
 
-bool Rhythm::comes_first(bool busy, uint32_t excess, uint64_t window, uint64_t now) {
+bool Rhythm::comes_first(bool busy, uint64_t company, uint64_t now) {
   if (now - seen_ > kUnseenNs) busy_since_ = idle_since_ = 0;
   seen_ = now;
   if (busy) {
@@ -70,7 +70,7 @@ bool Rhythm::comes_first(bool busy, uint32_t excess, uint64_t window, uint64_t n
       return false;
     }
   }
-  return now - busy_since_ >= company_ns(excess, window);
+  return now - busy_since_ >= company;
 }
 
 }  // namespace berth::shim

@@ -22,11 +22,11 @@ class Rhythm {
  public:
   static constexpr uint32_t kLeastPeriods = 50;
 
-  // `excess`: (X - 1) in thousandths. Times in ns; `now` never goes back.
-  bool comes_first(bool busy, uint32_t excess, uint64_t window, uint64_t now);
-
-  // T as of now.
+  // T as of now, for comes_first. `excess`: (X - 1) in thousandths. Times in ns.
   uint64_t company_ns(uint32_t excess, uint64_t window) const;
+
+  // `now` never goes back.
+  bool comes_first(bool busy, uint64_t company, uint64_t now);
 
  private:
   static constexpr uint64_t kStepNs = 20'000;

@@ -16,7 +16,7 @@ class RhythmTest : public testing::Test {
   uint64_t pass(bool busy, uint64_t ns, uint32_t excess = 0) {
     uint64_t first = 0;
     for (uint64_t end = now + ns; now < end; now += kLook)
-      if (rhythm.comes_first(busy, excess, kWindow, now)) first += kLook;
+      if (rhythm.comes_first(busy, rhythm.company_ns(excess, kWindow), now)) first += kLook;
     return first;
   }
   void periods(int count, uint64_t busy, uint64_t idle) {
@@ -80,15 +80,15 @@ TEST_F(RhythmTest, NobodyLookedForAWhile) {
   periods(100, 5 * kMs, 3 * kMs);
   pass(true, 5 * kMs);
   now += 100 * kMs;  // the busy period from before tells nothing about this one
-  EXPECT_FALSE(rhythm.comes_first(true, 100, kWindow, now));
-  EXPECT_TRUE(rhythm.comes_first(true, 0, kWindow, now += kLook));
+  EXPECT_FALSE(rhythm.comes_first(true, rhythm.company_ns(100, kWindow), now));
+  EXPECT_TRUE(rhythm.comes_first(true, rhythm.company_ns(0, kWindow), now += kLook));
 }
 
 TEST_F(RhythmTest, ExtremesStayInBounds) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 20000; ++i) {
     now += random() % (1ull << random() % 40);
-    rhythm.comes_first(random() % 2, static_cast<uint32_t>(random()), random() % 2 ? 0 : ~0ull, now);
+    rhythm.comes_first(random() % 2, rhythm.company_ns(static_cast<uint32_t>(random()), random() % 2 ? 0 : ~0ull), now);
     ASSERT_LE(rhythm.company_ns(~0u, 0), 1'000'000'000u);
   }
 }
