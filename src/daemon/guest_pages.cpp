@@ -44,7 +44,7 @@ void Guests::update_pages(std::optional<policy::JobId> only) {
       if (first) {
         const policy::Job& job = daemon_.state.jobs.at(session.job);
         const policy::JobDevice& there = job.devices[index];
-        it->second = {policy::available(daemon_.state, job, index), there.used, there.leaving};
+        it->second = {policy::available_soon(daemon_.state, job, index), there.used - there.leaving, there.leaving};
       }
       wire::PageDevice& shown = session.page->devices[i];
       shown.used_bytes.store(it->second.used, kRelaxed);

@@ -100,6 +100,9 @@ TEST_F(GuestsTest, WhatAKilledProgramHeldServesOthersOnceTheDriverLetsGo) {
   victim.hear();
   ::kill(pid, SIGKILL);
   EXPECT_TRUE(eventually([&] { return used("python3-1", "leaving_bytes") == 7 * kGiB; }));
+  // They are the job's to give out again, and its programs are shown so.
+  std::string page = a.root.say("page 0");
+  EXPECT_TRUE(page.starts_with(std::to_string(8 * kGiB) + " " + std::to_string(8 * kGiB) + " 0 ")) << page;
   // The reservation waits while the bytes are leaving, and is granted as soon as NVML no longer lists the process.
   a.root.tell(reserve(8 * kGiB));
   gpus_->remove(pid);

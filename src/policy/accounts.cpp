@@ -71,6 +71,12 @@ uint64_t available(const State& state, const Job& job, DeviceIndex device) {
   return any_promise(state, device) ? promisable(state, device) : unpromised(state, device);
 }
 
+uint64_t available_soon(const State& state, const Job& job, DeviceIndex device) {
+  const JobDevice& there = job.devices[device];
+  uint64_t soon = available(state, job, device) + there.leaving;
+  return there.quota ? std::min(soon, less(*there.quota, there.used - there.leaving)) : soon;
+}
+
 bool has_quota(const Job& job) {
   return std::any_of(job.devices.begin(), job.devices.end(),
                      [](const JobDevice& there) { return there.quota.has_value(); });

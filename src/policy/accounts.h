@@ -28,6 +28,10 @@ uint64_t idle(const State& state, DeviceIndex device);
 // What the job could be granted now.
 uint64_t available(const State& state, const Job& job, DeviceIndex device);
 
+// The same once what its dead still hold has left, for which a reservation waits. Programs are shown this: one that
+// starts after another sees what that one saw.
+uint64_t available_soon(const State& state, const Job& job, DeviceIndex device);
+
 // True if the job has a quota on any device.
 bool has_quota(const Job& job);
 

@@ -97,6 +97,10 @@ TEST(Memory, TheDeadLeaveTheirBytesUntilTheyAreFree) {
   Answer no = reserve(state, b, 4 * kG);
   EXPECT_EQ(no.verdict, Verdict::over_quota);
   EXPECT_EQ(no.leaving, 6 * kG);
+  EXPECT_EQ(available(state, state.jobs.at(job), 0), 2 * kG);
+  EXPECT_EQ(available_soon(state, state.jobs.at(job), 0), 8 * kG);
+  reserve(state, b, 4 * kG, Kind::linear, Force::taken);  // beyond the quota: nothing is promised twice
+  EXPECT_EQ(available_soon(state, state.jobs.at(job), 0), 4 * kG);
   client_died(state, idle_one, Time(0));
   EXPECT_FALSE(state.clients.contains(idle_one));  // nothing to wait for
   expect_sums(state);

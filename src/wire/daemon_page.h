@@ -30,8 +30,8 @@ struct PageDevice {
   Uuid uuid;                        // frozen
   uint64_t total_bytes;             // frozen at attach: the quota, or the device's own total without one
   uint64_t quota_bytes;             // kNoQuota without one; for people, decisions are the daemon's
-  std::atomic<uint64_t> free_bytes; // what the job could still be granted (never more than quota - used)
-  std::atomic<uint64_t> used_bytes; // by the whole job, overhead included
+  std::atomic<uint64_t> free_bytes; // what the job could still be granted, perhaps after a wait for what leaves (never more than quota - used)
+  std::atomic<uint64_t> used_bytes; // by all living processes of the job, overhead included
   std::atomic<uint64_t> leaving_bytes;  // of dead clients, not yet back: worth waiting for on a real out-of-memory
   std::atomic<uint32_t> may_run;        // kRun...
   std::atomic<uint32_t> paused;         // 1: held without any exception
