@@ -37,8 +37,8 @@ struct Program {
 // Launches of kernels of no length, a batch of 200 us by what the shim has learned or guesses of them.
 void launch(benchmark::State& state, uint32_t gate) {
   static Program program;
-  program.daemon.page->devices[0].window_ns = 200'000;
-  program.daemon.page->devices[0].may_run = wire::kRunFree;
+  program.daemon.page->cards[0].window_ns = 200'000;
+  program.daemon.page->cards[0].may_run = wire::kRunFree;
   program.daemon.page->gate = gate;
   program.daemon.watch(0, wire::Relation::none, -1);
   uint64_t ns = 0;

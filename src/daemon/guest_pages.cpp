@@ -25,6 +25,7 @@ void Guests::fill_page(Session& session) {
     const auto& quota = job.devices[index].quota;
     wire::PageDevice& there = session.page->devices[i];
     std::memcpy(there.uuid.bytes, device.uuid.data(), sizeof there.uuid.bytes);
+    there.card = there.uuid;
     there.total_bytes = quota.value_or(device.total);
     there.quota_bytes = quota.value_or(wire::kNoQuota);
   }

@@ -138,7 +138,7 @@ void TimeScheduler::update_watch_lists() {
 bool TimeScheduler::write_page(Client& client) {
   bool track = false, hold = false;
   for (size_t i = 0; i < client.devices.size(); ++i) {
-    wire::PageDevice& shown = client.page->devices[i];
+    wire::PageCard& shown = client.page->cards[i];
     shown.starved_ns.store(static_cast<uint64_t>(settings_.starvation.count()), kPlainStore);
     auto device = devices_.find(static_cast<policy::DeviceIndex>(client.devices[i]));
     bool known = is_on(client, i) && device != devices_.end() && device->second.jobs.contains(client.job);

@@ -96,7 +96,7 @@ void Activity::for_each_watched(wire::Relation relation, uint32_t device, Visit 
       visit(watched_[i], static_cast<uint32_t>(watched_[i].theirs[device]));
 }
 
-bool Activity::higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+bool Activity::higher_is_busy(const wire::PageCard& rules, uint32_t device, uint64_t now) {
   uint32_t excess = rules.excess.load(kRelaxed);
   uint64_t window = rules.window_ns.load(kRelaxed), company = ~0ull;
   wire::ActivityDevice& shown = page()->devices[device];
@@ -128,7 +128,7 @@ bool Activity::a_peer_is_stuck(uint32_t device, uint64_t now) {
 }
 
 // Held by higher work for too long: one batch goes, and the clock starts anew.
-bool Activity::starved(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+bool Activity::starved(const wire::PageCard& rules, uint32_t device, uint64_t now) {
   Device& memory = devices_[device];
   uint64_t limit = rules.starved_ns.load(kRelaxed);
   uint32_t done = completed(*page(), device);
@@ -143,7 +143,7 @@ bool Activity::starved(const wire::PageDevice& rules, uint32_t device, uint64_t 
   return true;
 }
 
-bool Activity::may_go(const wire::PageDevice& rules, uint32_t device, uint64_t now) {
+bool Activity::may_go(const wire::PageCard& rules, uint32_t device, uint64_t now) {
   Device& memory = devices_[device];
   wire::ActivityDevice& shown = page()->devices[device];
   if (rules.may_run.load(kRelaxed) == wire::kRunHeld || rules.paused.load(kRelaxed)) {
@@ -171,7 +171,7 @@ bool Activity::pace(const wire::DaemonPage& daemon, uint32_t device_count, uint6
     Device& memory = devices_[device];
     wire::ActivityDevice& shown = own->devices[device];
     bool outstanding = wire::is_busy(*own, device, now);
-    bool go = may_go(daemon.devices[device], device, now);
+    bool go = may_go(daemon.cards[device], device, now);
     uint64_t passed = memory.paced && now - memory.paced < 100'000'000 ? now - memory.paced : 0;
     if (outstanding && !shown.go.load(kRelaxed)) shown.held_ns.fetch_add(passed, kRelaxed);
     memory.paced = now;

@@ -52,10 +52,10 @@ class Activity {
     bool passing;
   };
 
-  bool may_go(const wire::PageDevice& rules, uint32_t device, uint64_t now);
-  bool higher_is_busy(const wire::PageDevice& rules, uint32_t device, uint64_t now);
+  bool may_go(const wire::PageCard& rules, uint32_t device, uint64_t now);
+  bool higher_is_busy(const wire::PageCard& rules, uint32_t device, uint64_t now);
   bool a_peer_is_stuck(uint32_t device, uint64_t now);
-  bool starved(const wire::PageDevice& rules, uint32_t device, uint64_t now);
+  bool starved(const wire::PageCard& rules, uint32_t device, uint64_t now);
   template <class Visit>
   void for_each_watched(wire::Relation relation, uint32_t device, Visit visit);
   void drop(Watched* watched);

@@ -34,13 +34,13 @@ bool Client::reconnect() {
   activity.adopt(connection_.activity_page());
   told_activity_.store(0, std::memory_order_relaxed);
   __atomic_store_n(&berth_fork_page->gate, &connection_.page()->gate, __ATOMIC_RELEASE);
-  for (uint32_t device = 0; device < introduction_.device_count; ++device) {
+  for (uint32_t device = 0; device < ordinals_; ++device) {
     slack_[device] = 0;
     for (int kind = 0; kind < static_cast<int>(Kind::count); ++kind) {
       unsent_[device][kind] = 0;
       if (!held_[device][kind]) continue;
       auto holdings = wire::make_message<wire::Holdings>(++sequence_);
-      holdings.device = device;
+      holdings.device = place_of(device);
       holdings.kind = static_cast<Kind>(kind);
       holdings.bytes = held_[device][kind];
       if (!connection_.send(&holdings, sizeof holdings, true)) return false;
@@ -54,12 +54,12 @@ bool Client::reconnect() {
 bool Client::ready() { return connection_.is_ours() || reconnect(); }
 
 void Client::flush_releases() {
-  for (uint32_t device = 0; device < introduction_.device_count; ++device)
+  for (uint32_t device = 0; device < ordinals_; ++device)
     for (int kind = 0; kind < static_cast<int>(Kind::count); ++kind) {
       uint64_t& bytes = unsent_[device][kind];
       if (!bytes) continue;
       auto release = wire::make_message<wire::Release>(++sequence_);
-      release.device = device;
+      release.device = place_of(device);
       release.kind = static_cast<Kind>(kind);
       release.bytes = bytes;
       if (!connection_.send(&release, sizeof release, false)) return;
@@ -77,7 +77,7 @@ bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force for
     if (ready()) {
       flush_releases();
       auto reserve = wire::make_message<wire::Reserve>(++sequence_);
-      reserve.device = device;
+      reserve.device = place_of(device);
       reserve.kind = kind;
       reserve.bytes = bytes;
       reserve.force = force;
@@ -149,7 +149,7 @@ void Client::settle_releases(uint32_t device) {
 void Client::refresh(uint32_t device) {
   if (device >= wire::kMaxDevices) return;
   auto refresh = wire::make_message<wire::Refresh>();
-  refresh.device = device;
+  refresh.device = place_of(device);
   Locked locked(lock_);
   if (connection_.is_ours()) connection_.send(&refresh, sizeof refresh, false);
 }
@@ -157,7 +157,7 @@ void Client::refresh(uint32_t device) {
 void Client::notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text) {
   auto notice = wire::make_message<wire::Notice>();
   notice.code = code;
-  notice.device = device;
+  notice.device = place_of(device);
   notice.value = value;
   ::strncpy(notice.text, text, sizeof notice.text - 1);
   Locked locked(lock_);
@@ -173,10 +173,18 @@ void Client::tell_activity(bool wanted) {
   if (connection_.is_ours()) connection_.send(&active, sizeof active, false);
 }
 
+void Client::set_places(const uint8_t* places, uint32_t count) {
+  Locked locked(lock_);
+  ::memcpy(places_, places, count);
+  ordinals_ = count;
+}
+
 const wire::PageDevice* Client::device(uint32_t ordinal) const {
   const wire::DaemonPage* page = page_.load(std::memory_order_acquire);
-  if (!page || ordinal >= wire::kMaxDevices || ordinal >= page->device_count.load(std::memory_order_relaxed)) return nullptr;
-  const wire::PageDevice* device = &page->devices[ordinal];
+  if (!page || ordinal >= wire::kMaxDevices) return nullptr;
+  uint32_t place = place_of(ordinal);
+  if (place >= page->device_count.load(std::memory_order_relaxed)) return nullptr;
+  const wire::PageDevice* device = &page->devices[place];
   static constexpr wire::Uuid kNone{};
   return ::memcmp(&device->uuid, &kNone, sizeof kNone) == 0 ? nullptr : device;
 }
@@ -254,6 +262,8 @@ bool attach(const Introduction& introduction) {
   auto* client = static_cast<Client*>(memory);  // all zero is an empty client, but for the descriptor
   client->connection_ = Connection();
   client->introduction_ = introduction;
+  client->ordinals_ = introduction.device_count;
+  for (uint32_t i = 0; i < wire::kMaxDevices; ++i) client->places_[i] = static_cast<uint8_t>(i);
   bool connected;
   {
     Locked account(client->lock_);

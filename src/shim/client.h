@@ -65,8 +65,18 @@ class Client {
   void refresh(uint32_t device);
   void notice(wire::NoticeCode code, uint32_t device, uint64_t value, const char* text);
 
+  // A device's place in the daemon's page, which is what messages name: its ordinal here, unless the program sees its virtual
+  // devices in another order or only some of them (set once, before anything is on the account).
+  void set_places(const uint8_t* places, uint32_t count);
+  uint32_t place_of(uint32_t ordinal) const { return ordinal < wire::kMaxDevices ? places_[ordinal] : ordinal; }
+
   // The numbers of a device, null if the daemon doesn't know it. The page may be replaced by a newer one at any time.
   const wire::PageDevice* device(uint32_t ordinal) const;
+  // The rules for time on a card, by its number in our hello.
+  const wire::PageCard* card(uint32_t ordinal) const {
+    const wire::DaemonPage* there = page();
+    return there && ordinal < wire::kMaxDevices ? &there->cards[ordinal] : nullptr;
+  }
   const wire::DaemonPage* page() const { return page_.load(std::memory_order_acquire); }
 
   // Tells the daemon once that there is work again, while it wants to be told.
@@ -92,6 +102,8 @@ class Client {
   GuestLock lock_;  // the connection and the account
   Connection connection_;
   Introduction introduction_;
+  uint32_t ordinals_;  // that anything can be on the account of
+  uint8_t places_[wire::kMaxDevices];
   std::atomic<const wire::DaemonPage*> page_{nullptr};
   uint32_t sequence_ = 0;
   std::atomic<bool> releases_on_the_way_;  // sent since the last answer of the daemon

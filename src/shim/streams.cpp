@@ -171,7 +171,7 @@ void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost)
     retire(slot);
     if (!slot.shown->open.load(kRelaxed)) {
       opens = true;
-      if (const wire::PageDevice* rules = client.device(slot.device))
+      if (const wire::PageCard* rules = client.card(slot.device))
         if (uint64_t window = rules->window_ns.load(kRelaxed)) slot.window_ns = window;
       number = slot.batches + 1;
       slot.length_ns = 0;

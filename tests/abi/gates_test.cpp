@@ -222,7 +222,7 @@ TEST_F(Gates, HeldEverySubmissionWaitsOnTheDeviceFirst) {
   answer("cuStreamIsCapturing_ptsz", no_capture);
   answer("cuStreamWaitValue32_v2", wait_value);
   answer("cuStreamWriteValue32_v2", write_value);
-  daemon->page->devices[0].window_ns = 1;  // every submission is a batch
+  daemon->page->cards[0].window_ns = 1;  // every submission is a batch
   daemon->page->gate = wire::kGateTrack | wire::kGateHold;
   std::vector<std::string> in_caller, on_device;
   for (int row = 0; row < kRows; ++row) {

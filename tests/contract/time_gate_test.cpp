@@ -76,7 +76,7 @@ class TimeGate : public testing::Test {
     ASSERT_TRUE(eventually([] { return fake->activity->devices[0].go == 1; }));
   }
 
-  static wire::PageDevice& rules() { return fake->page->devices[0]; }
+  static wire::PageCard& rules() { return fake->page->cards[0]; }
   // As the daemon does it: the word, and a packet so that the helper looks at it.
   static void gate(uint32_t bits) {
     fake->page->gate = bits;

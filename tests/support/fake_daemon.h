@@ -130,6 +130,7 @@ class FakeDaemon {
     ++hellos;
     for (uint32_t i = 0; i < hello.device_count; ++i) {
       page->devices[i].uuid = hello.devices[i];
+      page->devices[i].card = hello.devices[i];
       page->devices[i].quota_bytes = quota;
       page->devices[i].total_bytes = quota;
       page->devices[i].free_bytes = quota.load();

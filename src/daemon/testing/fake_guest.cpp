@@ -159,10 +159,10 @@ std::string scribble(std::istream& line) {
 
 // gate, may_run, paused, window in us, budget in thousandths, starved in ms
 std::string show_gate() {
-  const PageDevice& device = page->devices[0];
+  const PageCard& card = page->cards[0];
   std::ostringstream text;
-  text << page->gate << " " << device.may_run << " " << device.paused << " " << device.window_ns / 1000 << " "
-       << device.excess << " " << device.starved_ns / 1000000;
+  text << page->gate << " " << card.may_run << " " << card.paused << " " << card.window_ns / 1000 << " "
+       << card.excess << " " << card.starved_ns / 1000000;
   return text.str();
 }
 
