@@ -232,5 +232,10 @@ inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kMemPoolAttrReleaseThreshold = 4, kMemPoolAttrReservedCurrent = 5, kMemPoolAttrUsedCurrent = 7;
 inline constexpr int kGraphMemAttrUsedCurrent = 0, kGraphMemAttrReservedCurrent = 2;
 inline constexpr int kGraphNodeChildGraph = 4, kGraphNodeMemAlloc = 10, kGraphNodeConditional = 13;
+inline constexpr int kDeviceAttrPciBusId = 33, kDeviceAttrPciDeviceId = 34, kDeviceAttrPciDomainId = 50;
+inline constexpr int kPointerContext = 1, kPointerDeviceOrdinal = 9;
+inline constexpr int kP2PPerformanceRank = 1, kP2POnlyPartialNativeAtomic = 5;
+inline constexpr int kMemRangePreferredLocation = 2, kMemRangeAccessedBy = 3, kMemRangeLastPrefetchLocation = 4;
+inline constexpr int kMemAllocationPinned = 1;
 inline constexpr int kDeviceAttrMultiprocessorCount = 16, kDeviceAttrMaxThreadsPerMultiprocessor = 39;
 }  // namespace berth::abi

@@ -12,6 +12,8 @@ Everything that the list of names can tell is made here, so that no flavour of a
   X_intercepts.h    what hand-written bodies must look like: the class decides the guard they are handed
   X_exports.cpp     exported C++ entries of intercept rows: guard, then body
   X_submissions.cpp where gates of known signature go on while submissions are tracked: guard, then the driver
+  X_virtual.h       (driver only) the functions in whose signature a device stands, as the virtual devices have them
+  X_virtual.cpp     (driver only) what goes into their slots in a process that has virtual devices
   X.map             export map
   X_names.h         the names alone, for tools
   sim_X_skeleton.S, sim_X.map   the simulated library: every name, weak, answering "not supported"
@@ -28,6 +30,17 @@ BECOMES = ("forward", "gate", "intercept", "refuse")
 CLASSES = ("alloc", "free", "submit", "sync", "query", "context", "-")
 GUARDS = {"alloc": "AllocCall", "free": "FreeCall", "submit": "SubmitCall", "sync": "SyncCall", "query": "QueryCall",
           "context": "ContextCall"}
+
+# Virtual devices (src/shim/virtual_devices.h): a function is theirs if a device stands in its signature. Where it is only handed
+# in, it is replaced by its card; the rest has a body in src/shim/virtual_*.cpp, as have the functions named here, to which it
+# matters which device is current.
+HANDED_IN = ("CUdevice", "CUmemLocation", "CUmemLocation*", "const CUmemLocation*", "const CUmemPoolProps*", "const CUmemAllocationProp*")
+HANDED_OUT = ("CUdevice*", "CUmemAllocationProp*", "const CUmemAccessDesc*", "CUpointer_attribute", "CUpointer_attribute*",
+              "CUmem_range_attribute", "CUmem_range_attribute*", "CUDA_MEM_ALLOC_NODE_PARAMS*")
+VIRTUAL_BODIES = re.compile(
+    r"cu(GetExportTable|Device(GetCount|GetUuid|GetPCIBusId|GetAttribute|CanAccessPeer|GetP2P\w+|(Get|Set)(Default)?MemPool)|"
+    r"DevicePrimaryCtx\w+|Mem(Get|Set)(Default)?MemPool|MemAllocAsync|Ctx(En|Dis)ablePeerAccess|CtxDestroy|"
+    r"StreamCreate(WithPriority)?|StreamDestroy|Mem(Prefetch|DiscardAndPrefetch)BatchAsync)(_v2)?(_ptsz)?$")
 
 
 class Row:
@@ -111,7 +124,8 @@ class Library:
     def files(self):
         key = self.key
         gated = any(r.becomes == "gate" for r in self.rows)
-        return {**({f"{key}_submissions.cpp": self.submissions()} if gated else {}), f"{key}_rows.h": self.rows_header(), f"{key}_forwarders.S": self.forwarders(),
+        return {**({f"{key}_submissions.cpp": self.submissions(), f"{key}_virtual.h": self.virtual_header(),
+                    f"{key}_virtual.cpp": self.virtual_entries()} if gated else {}), f"{key}_rows.h": self.rows_header(), f"{key}_forwarders.S": self.forwarders(),
                 f"{key}_real.h": self.real_header(), f"{key}_intercepts.h": self.intercepts_header(),
                 f"{key}_exports.cpp": self.exports(), f"{key}.map": self.map(), f"{key}_names.h": self.names_header(),
                 f"sim_{key}_skeleton.S": self.sim_skeleton(), f"sim_{key}.map": self.map()}
@@ -215,9 +229,59 @@ class Library:
                          f"  return call.done(real::{r.name}({arguments(types)}));\n}}\n")
         return "".join(lines)
 
+    def virtual_rows(self):
+        """[(row, has a body)]"""
+        rows = []
+        for r in self.rows:
+            types = self.functions.get(r.name, ("", []))[1]
+            body = VIRTUAL_BODIES.match(r.name) is not None or any(t in HANDED_OUT for t in types)
+            if r.name != "cuPointerSetAttribute" and (body or any(t in HANDED_IN for t in types)):
+                if r.name not in self.functions:
+                    sys.exit(f"{self.symbols}: {r.name} is of the virtual devices, so {self.api} must declare it")
+                rows.append((r, body))
+        return rows
+
+    def virtual_header(self):
+        key = self.key
+        lines = [self.banner(), "// `raw` calls the real library in a process with virtual devices; the bodies belong to names and their flavours.\n"
+                 "#pragma once\n", f'#include "abi/generated/{key}_real.h"\n\n',
+                 f'extern "C" __attribute__((visibility("hidden"))) void* berth_{key}_raw[];\n\n', "namespace berth::raw {\n\n"]
+        for r, _ in self.virtual_rows():
+            result, types = self.functions[r.name]
+            lines.append(f"inline {result} {r.name}({parameters(types)}) {{\n  return reinterpret_cast<decltype(&::{r.name})>("
+                         f"berth_{key}_raw[static_cast<int>(abi::{key}::Row::{r.name})])({arguments(types)});\n}}\n")
+        lines.append("\n}  // namespace berth::raw\n\nnamespace berth::shim::virtual_device {\n\n")
+        done = set()
+        for r, body in self.virtual_rows():
+            if body and r.body not in done:
+                done.add(r.body)
+                result, types = self.functions[r.name]
+                lines.append(f"{result} {r.body}({', '.join([f'decltype(&::{r.name}) raw'] + types)});\n")
+        lines.append("\n}  // namespace berth::shim::virtual_device\n\nnamespace berth::shim {\n\n"
+                     "struct VirtualEntry {\n  int row;\n  void* entry;\n};\nextern const VirtualEntry kVirtualEntries[];\n"
+                     f"inline constexpr int kVirtualEntryCount = {len(self.virtual_rows())};\n")
+        return "".join(lines + ["\n}  // namespace berth::shim\n"])
+
+    def virtual_entries(self):
+        key = self.key
+        lines = [self.banner(), f'#include "abi/generated/{key}_virtual.h"\n#include "shim/virtual_devices.h"\n\nusing namespace berth;\n\n',
+                 f'extern "C" {{\nvoid* berth_{key}_raw[abi::{key}::kRows];\n}}\n\nnamespace {{\n\n']
+        for r, body in self.virtual_rows():
+            result, types = self.functions[r.name]
+            if body:
+                call = f"shim::virtual_device::{r.body}({', '.join([f'&raw::{r.name}'] + [f'a{i}' for i in range(len(types))])})"
+            else:
+                handed = [f"shim::on_card(a{i})" if t in HANDED_IN else f"a{i}" for i, t in enumerate(types)]
+                call = f"raw::{r.name}({', '.join(handed)})"
+            lines.append(f"{result} entry_{r.name}({parameters(types)}) {{ return {call}; }}\n")
+        lines.append("\n}  // namespace\n\nnamespace berth::shim {\n\nconst VirtualEntry kVirtualEntries[] = {\n")
+        for r, _ in self.virtual_rows():
+            lines.append(f"    {{static_cast<int>(abi::{key}::Row::{r.name}), reinterpret_cast<void*>(&entry_{r.name})}},\n")
+        return "".join(lines + ["};\n\n}  // namespace berth::shim\n"])
+
     def map(self):
         return (self.banner("#") + "{\n  global:\n" + "".join(f"    {r.name};\n" for r in self.rows)
-                + "    berth_shim_version;\n    berth_sim_*;\n  local:\n    *;\n};\n")
+                + "    berth_shim_*;\n    berth_sim_*;\n  local:\n    *;\n};\n")
 
     def names_header(self):
         return (self.banner() + f"#pragma once\nnamespace berth::abi {{\ninline constexpr const char* k{self.key.capitalize()}Names[] = {{\n"

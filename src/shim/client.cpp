@@ -251,7 +251,7 @@ void Client::start_helper() {
   sys(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&before), 0, sizeof before);
 }
 
-bool attach(const Introduction& introduction) {
+bool attach(const Introduction& introduction, void (*prepare)(Client&, const Introduction&)) {
   ForkPage* page = writable_fork_page();
   if (!page) return false;
   if (page->client.load(std::memory_order_acquire)) return true;
@@ -273,6 +273,7 @@ bool attach(const Introduction& introduction) {
     unmap_pages(memory, sizeof(Client));
     return false;
   }
+  if (prepare) prepare(*client, introduction);
   page->client.store(client, std::memory_order_release);
   client->start_helper();
   return true;

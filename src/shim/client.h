@@ -89,7 +89,7 @@ class Client {
   std::atomic<bool> has_graph_memory;  // a graph with memory nodes has been instantiated
 
  private:
-  friend bool attach(const Introduction& introduction);
+  friend bool attach(const Introduction& introduction, void (*prepare)(Client&, const Introduction&));
   friend void* helper_main(void* argument);
 
   bool ready();      // connected, or reconnected; lock held
@@ -116,7 +116,8 @@ class Client {
   uint64_t unsent_[wire::kMaxDevices][static_cast<int>(wire::Kind::count)];  // releases that did not fit the socket
 };
 
-// Makes this process a client, once; a second thread waits for the first. False: go on as if there were no berth.
-bool attach(const Introduction& introduction);
+// Makes this process a client, once; a second thread waits for the first. `prepare` runs before it counts as one. False: go on
+// as if there were no berth.
+bool attach(const Introduction& introduction, void (*prepare)(Client&, const Introduction&) = nullptr);
 
 }  // namespace berth::shim

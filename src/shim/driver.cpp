@@ -4,6 +4,7 @@
 
 #include "shim/call.h"
 #include "shim/pools.h"
+#include "shim/virtual_devices.h"
 
 using namespace berth;
 using namespace berth::shim;
@@ -49,7 +50,7 @@ bool current_device(uint32_t* device) {
 
 void hold_caller(Client& client) {
   uint32_t device;
-  if ((gate_bits() & wire::kGateHold) && current_device(&device)) client.activity.wait_in_caller(device);
+  if ((gate_bits() & wire::kGateHold) && current_device(&device)) client.activity.wait_in_caller(card_of(device));
 }
 
 bool current_context(AllocCall& call, CUcontext* context, uint32_t* device) {

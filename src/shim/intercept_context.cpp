@@ -4,16 +4,17 @@
 #include "shim/footprint.h"
 #include "shim/pools.h"
 #include "shim/streams.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
 
 // `space` and `key` name the account of the context: its handle, or the device for a primary context before it exists.
 template <class Real>
-CUresult create(AllocCall& call, CUcontext* context, CUdevice device, Real real) {
+CUresult create(AllocCall& call, CUcontext* context, CUdevice device, Real real, bool primary = false) {
   if (!context || device < 0) return real();
   Allocation made;
-  uint32_t ordinal = static_cast<uint32_t>(device);
+  uint32_t ordinal = account_of(device);
   if (!call.reserve(ordinal, wire::Kind::overhead, 0, wire::Force::first_context, &made.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = call.call_while_leaving(ordinal, made.bytes, real);
   if (result != CUDA_SUCCESS) {
@@ -24,6 +25,7 @@ CUresult create(AllocCall& call, CUcontext* context, CUdevice device, Real real)
   made.kind = wire::Kind::overhead;
   made.device = static_cast<uint8_t>(ordinal);
   made.key = reinterpret_cast<uint64_t>(*context);
+  made.references = primary ? 0 : 1;
   call.client().table.insert(made);
   call.client().refresh(ordinal);
   return result;
@@ -62,7 +64,7 @@ template <class Real>
 CUresult release_primary(FreeCall& call, CUdevice device, Real real) {
   CUresult result = real();
   if (result == CUDA_SUCCESS && !primary_is_active(device))
-    forget(call.client(), primary_of(call.client(), device), static_cast<uint32_t>(device));
+    forget(call.client(), primary_of(call.client(), device), account_of(device));
   return result;
 }
 
@@ -99,7 +101,7 @@ CUresult cuVDPAUCtxCreate_v2(AllocCall& call, decltype(&::cuVDPAUCtxCreate_v2) r
 
 CUresult cuDevicePrimaryCtxRetain(AllocCall& call, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device) {
   CUresult result = primary_is_active(device) ? real(context, device)
-                                              : create(call, context, device, [&] { return real(context, device); });
+                                              : create(call, context, device, [&] { return real(context, device); }, true);
   if (result == CUDA_SUCCESS) {
     Allocation primary;
     primary.space = Space::primary;
@@ -113,7 +115,7 @@ CUresult cuDevicePrimaryCtxRetain(AllocCall& call, decltype(&::cuDevicePrimaryCt
 CUresult cuGreenCtxCreate(AllocCall& call, decltype(&::cuGreenCtxCreate) real, CUgreenCtx* context, CUdevResourceDesc resources,
                           CUdevice device, unsigned flags) {
   CUresult result = real(context, resources, device, flags);  // a part of the primary context; NVML tells what it adds
-  if (result == CUDA_SUCCESS && device >= 0) call.client().refresh(static_cast<uint32_t>(device));
+  if (result == CUDA_SUCCESS && device >= 0) call.client().refresh(account_of(device));
   return result;
 }
 CUresult cuGreenCtxDestroy(FreeCall& call, decltype(&::cuGreenCtxDestroy) real, CUgreenCtx context) {

@@ -4,6 +4,7 @@
 #include "shim/driver.h"
 #include "shim/footprint.h"
 #include "shim/pools.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
@@ -101,11 +102,12 @@ CUresult cuGraphExecDestroy(FreeCall& call, decltype(&::cuGraphExecDestroy) real
 CUresult cuDeviceGraphMemTrim(FreeCall& call, decltype(&::cuDeviceGraphMemTrim) real, CUdevice device) {
   CUresult result = real(device);
   if (result != CUDA_SUCCESS || device < 0 || !call.client().has_graph_memory.load(std::memory_order_relaxed)) return result;
+  uint32_t account = account_of(device);
   // Launched graphs need their memory anew at the next launch: their bounds count again, so that it can't fail then.
   call.client().table.for_each([&](Allocation& a) {
-    if (a.space == Space::graph_exec && a.device == device) a.link = 0;
+    if (a.space == Space::graph_exec && a.device == account) a.link = 0;
   });
-  settle_graph_memory(call.client(), static_cast<uint32_t>(device), 0);
+  settle_graph_memory(call.client(), account, 0);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "abi/generated/driver_intercepts.h"
 #include "shim/driver.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
@@ -36,11 +37,12 @@ void swap(const char* symbol, void** pointer) {
 }  // namespace
 
 CUresult cuInit(ContextCall&, decltype(&::cuInit) real, unsigned flags) {
+  CardsInEnvironment cards;
   CUresult result = real(flags);
   if (result != CUDA_SUCCESS || current_client()) return result;
   Introduction introduction = introduce_driver();
   introduction.unknown_symbols += unplaced.load(std::memory_order_relaxed);
-  bool attached = attach(introduction);
+  bool attached = attach(introduction, &install_virtual_devices);
   // The runtime asks for everything before it calls cuInit.
   uint32_t count = unplaced.load(std::memory_order_relaxed);
   if (Client* client = current_client(); client && count) client->notice(wire::NoticeCode::partly_covered, 0, count, first_unplaced);

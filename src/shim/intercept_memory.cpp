@@ -4,6 +4,7 @@
 #include "shim/footprint.h"
 #include "shim/free_pointer.h"
 #include "shim/pools.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
@@ -105,7 +106,7 @@ CUresult cuMemGetInfo(QueryCall& call, decltype(&::cuMemGetInfo) real, unsigned*
 CUresult cuDeviceTotalMem_v2(QueryCall& call, decltype(&::cuDeviceTotalMem_v2) real, size_t* bytes, CUdevice device) {
   CUresult result = real(bytes, device);
   if (result != CUDA_SUCCESS || device < 0) return result;
-  const wire::PageDevice* numbers = call.client().device(static_cast<uint32_t>(device));
+  const wire::PageDevice* numbers = call.client().device(account_of(device));
   if (numbers && numbers->quota_bytes != wire::kNoQuota) *bytes = numbers->total_bytes;
   return result;
 }
@@ -113,7 +114,7 @@ CUresult cuDeviceTotalMem_v2(QueryCall& call, decltype(&::cuDeviceTotalMem_v2) r
 CUresult cuDeviceTotalMem(QueryCall& call, decltype(&::cuDeviceTotalMem) real, unsigned* bytes, CUdevice device) {
   CUresult result = real(bytes, device);
   if (result != CUDA_SUCCESS || device < 0) return result;
-  const wire::PageDevice* numbers = call.client().device(static_cast<uint32_t>(device));
+  const wire::PageDevice* numbers = call.client().device(account_of(device));
   if (numbers && numbers->total_bytes < *bytes) *bytes = static_cast<unsigned>(numbers->total_bytes);
   return result;
 }

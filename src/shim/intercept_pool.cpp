@@ -5,6 +5,7 @@
 #include "shim/footprint.h"
 #include "shim/free_pointer.h"
 #include "shim/pools.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
@@ -94,7 +95,7 @@ CUresult cuMemPoolCreate(AllocCall& call, decltype(&::cuMemPoolCreate) real, CUm
   made.key = reinterpret_cast<uint64_t>(*pool);
   bool on_device = properties->location.type == abi::kMemLocationDevice && properties->location.id >= 0;
   made.kind = on_device ? wire::Kind::pool : wire::Kind::imported;
-  made.device = on_device ? static_cast<uint8_t>(properties->location.id) : uint8_t{0};
+  made.device = on_device ? static_cast<uint8_t>(account_of(properties->location.id)) : uint8_t{0};
   call.client().table.insert(made);
   if (on_device) call.client().has_pools.store(true, std::memory_order_relaxed);
   return result;

@@ -3,6 +3,7 @@
 #include "abi/generated/driver_intercepts.h"
 #include "shim/driver.h"
 #include "shim/footprint.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
 namespace {
@@ -25,7 +26,7 @@ CUresult cuMemCreate(AllocCall& call, decltype(&::cuMemCreate) real, CUmemGeneri
   Allocation what;
   what.space = Space::physical;
   what.kind = wire::Kind::physical;
-  what.device = static_cast<uint8_t>(properties->location.id);
+  what.device = static_cast<uint8_t>(account_of(properties->location.id));
   what.bytes = page_footprint(bytes);
   what.references = 1;
   return call.allocate(what, [&] { return real(handle, bytes, properties, flags); }, [&] { return uint64_t{*handle}; });

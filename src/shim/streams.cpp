@@ -3,6 +3,7 @@
 #include "abi/generated/driver_real.h"
 #include "shim/client.h"
 #include "shim/submit_call.h"
+#include "shim/virtual_devices.h"
 
 namespace berth::shim {
 namespace {
@@ -110,7 +111,7 @@ StreamSlot* Streams::make(uint64_t key, CallFacts facts, CUstream stream, CUcont
   auto at = static_cast<uint32_t>(slot - slots_);
   slot->stream = one;
   slot->context = context;
-  slot->device = static_cast<uint32_t>(device);
+  slot->device = card_of(static_cast<uint32_t>(device));
   slot->page = page_;
   slot->address = address_;
   slot->shown = &page_->slots[at];

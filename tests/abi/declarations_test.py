@@ -55,12 +55,26 @@ for name in re.findall(r"^CUresult (\w+)\(", api, re.M):
     if name in declared:
         checked += 1
         lines.append(f'static_assert(Compare<decltype(ours::{name}), decltype(::{name})>::value, "{name}: parameters");')
+# A function in whose signature a device stands belongs to the virtual devices, which know it by its declaration.
+ours_declared = set(re.findall(r"^CUresult (\w+)\(", api, re.M))
+device = r"\bCUdevice\b|CUmemLocation|CUmemPoolProps|CUmemAllocationProp\b|CUmemAccessDesc|CUDA_MEM_ALLOC_NODE_PARAMS"
+clean = re.sub(r"/\*.*?\*/", "", re.sub(r"//.*", "", open(cuda_h).read()), flags=re.S)
+holes = sorted({name for name, arguments in re.findall(r"\bCUDAAPI\s+(cu\w+)\s*\(([^;{]*?)\)\s*;", clean, re.S)
+                if re.search(device, arguments) and name not in ours_declared})
+if holes:
+    sys.exit("a device stands in the signature of " + ", ".join(holes) + ": declare them in src/abi/driver_api.h")
 for ours, theirs in (("kLimitStackSize", "CU_LIMIT_STACK_SIZE"), ("kMemLocationDevice", "CU_MEM_LOCATION_TYPE_DEVICE"),
                      ("kMemPoolAttrReservedCurrent", "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT"), ("kMemPoolAttrUsedCurrent", "CU_MEMPOOL_ATTR_USED_MEM_CURRENT"),
                      ("kMemPoolAttrReleaseThreshold", "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD"), ("kGraphMemAttrReservedCurrent", "CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT"),
                      ("kGraphMemAttrUsedCurrent", "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT"), ("kGraphNodeMemAlloc", "CU_GRAPH_NODE_TYPE_MEM_ALLOC"),
                      ("kGraphNodeChildGraph", "CU_GRAPH_NODE_TYPE_GRAPH"), ("kGraphNodeConditional", "CU_GRAPH_NODE_TYPE_CONDITIONAL"),
-                     ("kCaptureModeRelaxed", "CU_STREAM_CAPTURE_MODE_RELAXED"), ("kDeviceAttrMultiprocessorCount", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+                     ("kCaptureModeRelaxed", "CU_STREAM_CAPTURE_MODE_RELAXED"), ("kDeviceAttrPciBusId", "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID"), ("kDeviceAttrPciDeviceId", "CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID"),
+                     ("kDeviceAttrPciDomainId", "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID"), ("kPointerContext", "CU_POINTER_ATTRIBUTE_CONTEXT"),
+                     ("kPointerDeviceOrdinal", "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL"), ("kP2PPerformanceRank", "CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK"),
+                     ("kP2POnlyPartialNativeAtomic", "CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED"),
+                     ("kMemRangePreferredLocation", "CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION"), ("kMemRangeAccessedBy", "CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY"),
+                     ("kMemRangeLastPrefetchLocation", "CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION"), ("kMemAllocationPinned", "CU_MEM_ALLOCATION_TYPE_PINNED"),
+                     ("kDeviceAttrMultiprocessorCount", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
                      ("kDeviceAttrMaxThreadsPerMultiprocessor", "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR")):
     checked += 1
     lines.append(f'static_assert(ours::berth::abi::{ours} == static_cast<int>({theirs}), "{theirs}");')

@@ -172,22 +172,8 @@ const std::vector<std::string> kInCaller = [] {
       "cuSignalExternalSemaphoresAsync_ptsz",
       "cuWaitExternalSemaphoresAsync",
       "cuWaitExternalSemaphoresAsync_ptsz",
-      // lists of operations, sparse mappings
+      // one launch on several streams
       "cuLaunchCooperativeKernelMultiDevice",
-      "cuMemBatchDecompressAsync",
-      "cuMemBatchDecompressAsync_ptsz",
-      "cuMemDiscardAndPrefetchBatchAsync",
-      "cuMemDiscardAndPrefetchBatchAsync_ptsz",
-      "cuMemDiscardBatchAsync",
-      "cuMemDiscardBatchAsync_ptsz",
-      "cuMemMapArrayAsync",
-      "cuMemMapArrayAsync_ptsz",
-      "cuMemPrefetchBatchAsync",
-      "cuMemPrefetchBatchAsync_ptsz",
-      "cuMemcpy3DBatchAsync",
-      "cuMemcpy3DBatchAsync_ptsz",
-      "cuMemcpy3DBatchAsync_v2",
-      "cuMemcpy3DBatchAsync_v2_ptsz",
       // entries of the 32-bit interface before CUDA 3.2
       "cuMemcpy2D",
       "cuMemcpy2DAsync",

@@ -83,8 +83,17 @@ class FakeDaemon {
   std::atomic<bool> refuse{false};        // over quota, for everything but contexts and what is taken already
   std::atomic<uint64_t> quota{wire::kNoQuota};  // of each device, for the page
   std::atomic<int64_t> held{0};           // granted less released, contexts apart
+  std::atomic<int64_t> held_on[wire::kMaxDevices] = {};  // the same by the device that the message names
   std::atomic<int64_t> overhead{0};
+  std::vector<int> virtual_cards;         // by virtual device, the guest's number of its card; empty: none. Before the hello.
   std::atomic<int> hellos{0}, reserves{0};
+
+  static wire::Uuid virtual_uuid(uint32_t device) {
+    wire::Uuid uuid{};
+    uuid.bytes[0] = 0xbe;
+    uuid.bytes[15] = static_cast<uint8_t>(device);
+    return uuid;
+  }
 
  private:
   void serve() {
@@ -115,6 +124,7 @@ class FakeDaemon {
       if (refuse && !context && asked.force != wire::Force::taken) grant.status = wire::GrantStatus::over_quota;
       else grant.bytes = context ? 1 << 20 : asked.bytes;
       (asked.kind == wire::Kind::overhead ? overhead : held) += static_cast<int64_t>(grant.bytes);
+      if (asked.kind != wire::Kind::overhead) held_on[asked.device % wire::kMaxDevices] += static_cast<int64_t>(grant.bytes);
       return send(fd, &grant, sizeof grant, MSG_NOSIGNAL) == sizeof grant;
     }
     if (wire::check_message<wire::Mapped>(packet, got)) ++mapped;
@@ -122,20 +132,28 @@ class FakeDaemon {
     if (wire::check_message<wire::Release>(packet, got)) {
       const auto& release = *reinterpret_cast<wire::Release*>(packet);
       (release.kind == wire::Kind::overhead ? overhead : held) -= static_cast<int64_t>(release.bytes);
+      if (release.kind != wire::Kind::overhead) held_on[release.device % wire::kMaxDevices] -= static_cast<int64_t>(release.bytes);
     }
     return true;
   }
 
   bool welcome(int fd, const wire::Hello& hello) {
     ++hellos;
-    for (uint32_t i = 0; i < hello.device_count; ++i) {
+    page->virtual_devices = static_cast<uint32_t>(virtual_cards.size());
+    for (uint32_t i = 0; i < page->virtual_devices; ++i) {
+      page->devices[i].uuid = virtual_uuid(i);
+      page->devices[i].card = hello.devices[virtual_cards[i]];
+      page->devices[i].quota_bytes = page->devices[i].total_bytes = quota;
+      page->devices[i].free_bytes = quota.load();
+    }
+    for (uint32_t i = 0; i < hello.device_count && virtual_cards.empty(); ++i) {
       page->devices[i].uuid = hello.devices[i];
       page->devices[i].card = hello.devices[i];
       page->devices[i].quota_bytes = quota;
       page->devices[i].total_bytes = quota;
       page->devices[i].free_bytes = quota.load();
     }
-    page->device_count = hello.device_count;
+    page->device_count = virtual_cards.empty() ? hello.device_count : page->virtual_devices;
     auto reply = wire::make_message<wire::Welcome>(hello.header.sequence);
     reply.page_size = sizeof(wire::DaemonPage);
     client_ = fd;

@@ -152,8 +152,17 @@ inline CUresult cuDeviceGetCount(int* a0) {
 inline CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* a0, CUdevice a1) {
   return driver_slot<decltype(&::cuDeviceGetDefaultMemPool)>(abi::driver::Row::cuDeviceGetDefaultMemPool)(a0, a1);
 }
+inline CUresult cuDeviceGetDevResource(CUdevice a0, void* a1, int a2) {
+  return driver_slot<decltype(&::cuDeviceGetDevResource)>(abi::driver::Row::cuDeviceGetDevResource)(a0, a1, a2);
+}
+inline CUresult cuDeviceGetExecAffinitySupport(int* a0, int a1, CUdevice a2) {
+  return driver_slot<decltype(&::cuDeviceGetExecAffinitySupport)>(abi::driver::Row::cuDeviceGetExecAffinitySupport)(a0, a1, a2);
+}
 inline CUresult cuDeviceGetGraphMemAttribute(CUdevice a0, CUgraphMem_attribute a1, void* a2) {
   return driver_slot<decltype(&::cuDeviceGetGraphMemAttribute)>(abi::driver::Row::cuDeviceGetGraphMemAttribute)(a0, a1, a2);
+}
+inline CUresult cuDeviceGetHostAtomicCapabilities(unsigned* a0, const int* a1, unsigned a2, CUdevice a3) {
+  return driver_slot<decltype(&::cuDeviceGetHostAtomicCapabilities)>(abi::driver::Row::cuDeviceGetHostAtomicCapabilities)(a0, a1, a2, a3);
 }
 inline CUresult cuDeviceGetLuid(char* a0, unsigned* a1, CUdevice a2) {
   return driver_slot<decltype(&::cuDeviceGetLuid)>(abi::driver::Row::cuDeviceGetLuid)(a0, a1, a2);
@@ -164,11 +173,23 @@ inline CUresult cuDeviceGetMemPool(CUmemoryPool* a0, CUdevice a1) {
 inline CUresult cuDeviceGetName(char* a0, int a1, CUdevice a2) {
   return driver_slot<decltype(&::cuDeviceGetName)>(abi::driver::Row::cuDeviceGetName)(a0, a1, a2);
 }
+inline CUresult cuDeviceGetNvSciSyncAttributes(void* a0, CUdevice a1, int a2) {
+  return driver_slot<decltype(&::cuDeviceGetNvSciSyncAttributes)>(abi::driver::Row::cuDeviceGetNvSciSyncAttributes)(a0, a1, a2);
+}
+inline CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* a0, const int* a1, unsigned a2, CUdevice a3, CUdevice a4) {
+  return driver_slot<decltype(&::cuDeviceGetP2PAtomicCapabilities)>(abi::driver::Row::cuDeviceGetP2PAtomicCapabilities)(a0, a1, a2, a3, a4);
+}
 inline CUresult cuDeviceGetP2PAttribute(int* a0, CUdevice_P2PAttribute a1, CUdevice a2, CUdevice a3) {
   return driver_slot<decltype(&::cuDeviceGetP2PAttribute)>(abi::driver::Row::cuDeviceGetP2PAttribute)(a0, a1, a2, a3);
 }
 inline CUresult cuDeviceGetPCIBusId(char* a0, int a1, CUdevice a2) {
   return driver_slot<decltype(&::cuDeviceGetPCIBusId)>(abi::driver::Row::cuDeviceGetPCIBusId)(a0, a1, a2);
+}
+inline CUresult cuDeviceGetProperties(void* a0, CUdevice a1) {
+  return driver_slot<decltype(&::cuDeviceGetProperties)>(abi::driver::Row::cuDeviceGetProperties)(a0, a1);
+}
+inline CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* a0, CUarray_format a1, unsigned a2, CUdevice a3) {
+  return driver_slot<decltype(&::cuDeviceGetTexture1DLinearMaxWidth)>(abi::driver::Row::cuDeviceGetTexture1DLinearMaxWidth)(a0, a1, a2, a3);
 }
 inline CUresult cuDeviceGetUuid(CUuuid* a0, CUdevice a1) {
   return driver_slot<decltype(&::cuDeviceGetUuid)>(abi::driver::Row::cuDeviceGetUuid)(a0, a1);
@@ -203,6 +224,9 @@ inline CUresult cuDevicePrimaryCtxSetFlags(CUdevice a0, unsigned a1) {
 inline CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice a0, unsigned a1) {
   return driver_slot<decltype(&::cuDevicePrimaryCtxSetFlags_v2)>(abi::driver::Row::cuDevicePrimaryCtxSetFlags_v2)(a0, a1);
 }
+inline CUresult cuDeviceRegisterAsyncNotification(CUdevice a0, void* a1, void* a2, void* a3) {
+  return driver_slot<decltype(&::cuDeviceRegisterAsyncNotification)>(abi::driver::Row::cuDeviceRegisterAsyncNotification)(a0, a1, a2, a3);
+}
 inline CUresult cuDeviceSetGraphMemAttribute(CUdevice a0, CUgraphMem_attribute a1, void* a2) {
   return driver_slot<decltype(&::cuDeviceSetGraphMemAttribute)>(abi::driver::Row::cuDeviceSetGraphMemAttribute)(a0, a1, a2);
 }
@@ -214,6 +238,9 @@ inline CUresult cuDeviceTotalMem(unsigned* a0, CUdevice a1) {
 }
 inline CUresult cuDeviceTotalMem_v2(size_t* a0, CUdevice a1) {
   return driver_slot<decltype(&::cuDeviceTotalMem_v2)>(abi::driver::Row::cuDeviceTotalMem_v2)(a0, a1);
+}
+inline CUresult cuDeviceUnregisterAsyncNotification(CUdevice a0, void* a1) {
+  return driver_slot<decltype(&::cuDeviceUnregisterAsyncNotification)>(abi::driver::Row::cuDeviceUnregisterAsyncNotification)(a0, a1);
 }
 inline CUresult cuDriverGetVersion(int* a0) {
   return driver_slot<decltype(&::cuDriverGetVersion)>(abi::driver::Row::cuDriverGetVersion)(a0);
@@ -289,6 +316,12 @@ inline CUresult cuGLCtxCreate(CUcontext* a0, unsigned a1, CUdevice a2) {
 }
 inline CUresult cuGLCtxCreate_v2(CUcontext* a0, unsigned a1, CUdevice a2) {
   return driver_slot<decltype(&::cuGLCtxCreate_v2)>(abi::driver::Row::cuGLCtxCreate_v2)(a0, a1, a2);
+}
+inline CUresult cuGLGetDevices(unsigned* a0, CUdevice* a1, unsigned a2, int a3) {
+  return driver_slot<decltype(&::cuGLGetDevices)>(abi::driver::Row::cuGLGetDevices)(a0, a1, a2, a3);
+}
+inline CUresult cuGLGetDevices_v2(unsigned* a0, CUdevice* a1, unsigned a2, int a3) {
+  return driver_slot<decltype(&::cuGLGetDevices_v2)>(abi::driver::Row::cuGLGetDevices_v2)(a0, a1, a2, a3);
 }
 inline CUresult cuGetErrorName(CUresult a0, const char** a1) {
   return driver_slot<decltype(&::cuGetErrorName)>(abi::driver::Row::cuGetErrorName)(a0, a1);
@@ -461,8 +494,17 @@ inline CUresult cuIpcOpenMemHandle(CUdeviceptr* a0, CUipcMemHandle a1, unsigned 
 inline CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* a0, CUipcMemHandle a1, unsigned a2) {
   return driver_slot<decltype(&::cuIpcOpenMemHandle_v2)>(abi::driver::Row::cuIpcOpenMemHandle_v2)(a0, a1, a2);
 }
+inline CUresult cuKernelGetAttribute(int* a0, CUfunction_attribute a1, CUkernel a2, CUdevice a3) {
+  return driver_slot<decltype(&::cuKernelGetAttribute)>(abi::driver::Row::cuKernelGetAttribute)(a0, a1, a2, a3);
+}
 inline CUresult cuKernelGetFunction(CUfunction* a0, CUkernel a1) {
   return driver_slot<decltype(&::cuKernelGetFunction)>(abi::driver::Row::cuKernelGetFunction)(a0, a1);
+}
+inline CUresult cuKernelSetAttribute(CUfunction_attribute a0, int a1, CUkernel a2, CUdevice a3) {
+  return driver_slot<decltype(&::cuKernelSetAttribute)>(abi::driver::Row::cuKernelSetAttribute)(a0, a1, a2, a3);
+}
+inline CUresult cuKernelSetCacheConfig(CUkernel a0, CUfunc_cache a1, CUdevice a2) {
+  return driver_slot<decltype(&::cuKernelSetCacheConfig)>(abi::driver::Row::cuKernelSetCacheConfig)(a0, a1, a2);
 }
 inline CUresult cuLaunch(CUfunction a0) {
   return driver_slot<decltype(&::cuLaunch)>(abi::driver::Row::cuLaunch)(a0);
@@ -557,8 +599,26 @@ inline CUresult cuMemAllocPitch_v2(CUdeviceptr* a0, size_t* a1, size_t a2, size_
 inline CUresult cuMemAlloc_v2(CUdeviceptr* a0, size_t a1) {
   return driver_slot<decltype(&::cuMemAlloc_v2)>(abi::driver::Row::cuMemAlloc_v2)(a0, a1);
 }
+inline CUresult cuMemBatchDecompressAsync(void* a0, size_t a1, unsigned a2, size_t* a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemBatchDecompressAsync)>(abi::driver::Row::cuMemBatchDecompressAsync)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemBatchDecompressAsync_ptsz(void* a0, size_t a1, unsigned a2, size_t* a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemBatchDecompressAsync_ptsz)>(abi::driver::Row::cuMemBatchDecompressAsync_ptsz)(a0, a1, a2, a3, a4);
+}
 inline CUresult cuMemCreate(CUmemGenericAllocationHandle* a0, size_t a1, const CUmemAllocationProp* a2, uint64_t a3) {
   return driver_slot<decltype(&::cuMemCreate)>(abi::driver::Row::cuMemCreate)(a0, a1, a2, a3);
+}
+inline CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  return driver_slot<decltype(&::cuMemDiscardAndPrefetchBatchAsync)>(abi::driver::Row::cuMemDiscardAndPrefetchBatchAsync)(a0, a1, a2, a3, a4, a5, a6, a7);
+}
+inline CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  return driver_slot<decltype(&::cuMemDiscardAndPrefetchBatchAsync_ptsz)>(abi::driver::Row::cuMemDiscardAndPrefetchBatchAsync_ptsz)(a0, a1, a2, a3, a4, a5, a6, a7);
+}
+inline CUresult cuMemDiscardBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, uint64_t a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemDiscardBatchAsync)>(abi::driver::Row::cuMemDiscardBatchAsync)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, uint64_t a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemDiscardBatchAsync_ptsz)>(abi::driver::Row::cuMemDiscardBatchAsync_ptsz)(a0, a1, a2, a3, a4);
 }
 inline CUresult cuMemExportToShareableHandle(void* a0, CUmemGenericAllocationHandle a1, CUmemAllocationHandleType a2, uint64_t a3) {
   return driver_slot<decltype(&::cuMemExportToShareableHandle)>(abi::driver::Row::cuMemExportToShareableHandle)(a0, a1, a2, a3);
@@ -593,11 +653,17 @@ inline CUresult cuMemGetAllocationGranularity(size_t* a0, const CUmemAllocationP
 inline CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* a0, CUmemGenericAllocationHandle a1) {
   return driver_slot<decltype(&::cuMemGetAllocationPropertiesFromHandle)>(abi::driver::Row::cuMemGetAllocationPropertiesFromHandle)(a0, a1);
 }
+inline CUresult cuMemGetDefaultMemPool(CUmemoryPool* a0, CUmemLocation* a1, CUmemAllocationType a2) {
+  return driver_slot<decltype(&::cuMemGetDefaultMemPool)>(abi::driver::Row::cuMemGetDefaultMemPool)(a0, a1, a2);
+}
 inline CUresult cuMemGetInfo(unsigned* a0, unsigned* a1) {
   return driver_slot<decltype(&::cuMemGetInfo)>(abi::driver::Row::cuMemGetInfo)(a0, a1);
 }
 inline CUresult cuMemGetInfo_v2(size_t* a0, size_t* a1) {
   return driver_slot<decltype(&::cuMemGetInfo_v2)>(abi::driver::Row::cuMemGetInfo_v2)(a0, a1);
+}
+inline CUresult cuMemGetMemPool(CUmemoryPool* a0, CUmemLocation* a1, CUmemAllocationType a2) {
+  return driver_slot<decltype(&::cuMemGetMemPool)>(abi::driver::Row::cuMemGetMemPool)(a0, a1, a2);
 }
 inline CUresult cuMemHostAlloc(void** a0, size_t a1, unsigned a2) {
   return driver_slot<decltype(&::cuMemHostAlloc)>(abi::driver::Row::cuMemHostAlloc)(a0, a1, a2);
@@ -625,6 +691,12 @@ inline CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* a0,
 }
 inline CUresult cuMemMap(CUdeviceptr a0, size_t a1, size_t a2, CUmemGenericAllocationHandle a3, uint64_t a4) {
   return driver_slot<decltype(&::cuMemMap)>(abi::driver::Row::cuMemMap)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemMapArrayAsync(void* a0, unsigned a1, CUstream a2) {
+  return driver_slot<decltype(&::cuMemMapArrayAsync)>(abi::driver::Row::cuMemMapArrayAsync)(a0, a1, a2);
+}
+inline CUresult cuMemMapArrayAsync_ptsz(void* a0, unsigned a1, CUstream a2) {
+  return driver_slot<decltype(&::cuMemMapArrayAsync_ptsz)>(abi::driver::Row::cuMemMapArrayAsync_ptsz)(a0, a1, a2);
 }
 inline CUresult cuMemPoolCreate(CUmemoryPool* a0, const CUmemPoolProps* a1) {
   return driver_slot<decltype(&::cuMemPoolCreate)>(abi::driver::Row::cuMemPoolCreate)(a0, a1);
@@ -671,8 +743,17 @@ inline CUresult cuMemPrefetchAsync_v2(CUdeviceptr a0, size_t a1, CUmemLocation a
 inline CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr a0, size_t a1, CUmemLocation a2, unsigned a3, CUstream a4) {
   return driver_slot<decltype(&::cuMemPrefetchAsync_v2_ptsz)>(abi::driver::Row::cuMemPrefetchAsync_v2_ptsz)(a0, a1, a2, a3, a4);
 }
+inline CUresult cuMemPrefetchBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  return driver_slot<decltype(&::cuMemPrefetchBatchAsync)>(abi::driver::Row::cuMemPrefetchBatchAsync)(a0, a1, a2, a3, a4, a5, a6, a7);
+}
+inline CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  return driver_slot<decltype(&::cuMemPrefetchBatchAsync_ptsz)>(abi::driver::Row::cuMemPrefetchBatchAsync_ptsz)(a0, a1, a2, a3, a4, a5, a6, a7);
+}
 inline CUresult cuMemRangeGetAttribute(void* a0, size_t a1, CUmem_range_attribute a2, CUdeviceptr a3, size_t a4) {
   return driver_slot<decltype(&::cuMemRangeGetAttribute)>(abi::driver::Row::cuMemRangeGetAttribute)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemRangeGetAttributes(void** a0, size_t* a1, CUmem_range_attribute* a2, size_t a3, CUdeviceptr a4, size_t a5) {
+  return driver_slot<decltype(&::cuMemRangeGetAttributes)>(abi::driver::Row::cuMemRangeGetAttributes)(a0, a1, a2, a3, a4, a5);
 }
 inline CUresult cuMemRelease(CUmemGenericAllocationHandle a0) {
   return driver_slot<decltype(&::cuMemRelease)>(abi::driver::Row::cuMemRelease)(a0);
@@ -682,6 +763,9 @@ inline CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* a0, vo
 }
 inline CUresult cuMemSetAccess(CUdeviceptr a0, size_t a1, const CUmemAccessDesc* a2, size_t a3) {
   return driver_slot<decltype(&::cuMemSetAccess)>(abi::driver::Row::cuMemSetAccess)(a0, a1, a2, a3);
+}
+inline CUresult cuMemSetMemPool(CUmemLocation* a0, CUmemAllocationType a1, CUmemoryPool a2) {
+  return driver_slot<decltype(&::cuMemSetMemPool)>(abi::driver::Row::cuMemSetMemPool)(a0, a1, a2);
 }
 inline CUresult cuMemUnmap(CUdeviceptr a0, size_t a1) {
   return driver_slot<decltype(&::cuMemUnmap)>(abi::driver::Row::cuMemUnmap)(a0, a1);
@@ -712,6 +796,18 @@ inline CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* a0, CUstream a1) {
 }
 inline CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* a0, CUstream a1) {
   return driver_slot<decltype(&::cuMemcpy3DAsync_v2_ptsz)>(abi::driver::Row::cuMemcpy3DAsync_v2_ptsz)(a0, a1);
+}
+inline CUresult cuMemcpy3DBatchAsync(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemcpy3DBatchAsync)>(abi::driver::Row::cuMemcpy3DBatchAsync)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemcpy3DBatchAsync_ptsz(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  return driver_slot<decltype(&::cuMemcpy3DBatchAsync_ptsz)>(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemcpy3DBatchAsync_v2(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+  return driver_slot<decltype(&::cuMemcpy3DBatchAsync_v2)>(abi::driver::Row::cuMemcpy3DBatchAsync_v2)(a0, a1, a2, a3);
+}
+inline CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+  return driver_slot<decltype(&::cuMemcpy3DBatchAsync_v2_ptsz)>(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz)(a0, a1, a2, a3);
 }
 inline CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* a0) {
   return driver_slot<decltype(&::cuMemcpy3DPeer)>(abi::driver::Row::cuMemcpy3DPeer)(a0);
@@ -974,6 +1070,12 @@ inline CUresult cuModuleLoadFatBinary(CUmodule* a0, const void* a1) {
 inline CUresult cuModuleUnload(CUmodule a0) {
   return driver_slot<decltype(&::cuModuleUnload)>(abi::driver::Row::cuModuleUnload)(a0);
 }
+inline CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle a0, CUdevice a1) {
+  return driver_slot<decltype(&::cuMulticastAddDevice)>(abi::driver::Row::cuMulticastAddDevice)(a0, a1);
+}
+inline CUresult cuMulticastUnbind(CUmemGenericAllocationHandle a0, CUdevice a1, size_t a2, size_t a3) {
+  return driver_slot<decltype(&::cuMulticastUnbind)>(abi::driver::Row::cuMulticastUnbind)(a0, a1, a2, a3);
+}
 inline CUresult cuParamSetSize(CUfunction a0, unsigned a1) {
   return driver_slot<decltype(&::cuParamSetSize)>(abi::driver::Row::cuParamSetSize)(a0, a1);
 }
@@ -1222,6 +1324,9 @@ inline CUresult cuVDPAUCtxCreate(CUcontext* a0, unsigned a1, CUdevice a2, VdpDev
 }
 inline CUresult cuVDPAUCtxCreate_v2(CUcontext* a0, unsigned a1, CUdevice a2, VdpDevice a3, VdpGetProcAddress* a4) {
   return driver_slot<decltype(&::cuVDPAUCtxCreate_v2)>(abi::driver::Row::cuVDPAUCtxCreate_v2)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuVDPAUGetDevice(CUdevice* a0, VdpDevice a1, VdpGetProcAddress* a2) {
+  return driver_slot<decltype(&::cuVDPAUGetDevice)>(abi::driver::Row::cuVDPAUGetDevice)(a0, a1, a2);
 }
 
 }  // namespace berth::real

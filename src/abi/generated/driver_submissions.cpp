@@ -57,6 +57,38 @@ extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuLaunchK
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuLaunchKernel_ptsz, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10));
   return call.done(real::cuLaunchKernel_ptsz(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10));
 }
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemBatchDecompressAsync(void* a0, size_t a1, unsigned a2, size_t* a3, CUstream a4) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemBatchDecompressAsync, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemBatchDecompressAsync(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemBatchDecompressAsync_ptsz(void* a0, size_t a1, unsigned a2, size_t* a3, CUstream a4) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemBatchDecompressAsync_ptsz, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemBatchDecompressAsync_ptsz(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemDiscardAndPrefetchBatchAsync, a0, a1, a2, a3, a4, a5, a6, a7));
+  return call.done(real::cuMemDiscardAndPrefetchBatchAsync(a0, a1, a2, a3, a4, a5, a6, a7));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemDiscardAndPrefetchBatchAsync_ptsz, a0, a1, a2, a3, a4, a5, a6, a7));
+  return call.done(real::cuMemDiscardAndPrefetchBatchAsync_ptsz(a0, a1, a2, a3, a4, a5, a6, a7));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemDiscardBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, uint64_t a3, CUstream a4) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemDiscardBatchAsync, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemDiscardBatchAsync(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemDiscardBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, uint64_t a3, CUstream a4) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemDiscardBatchAsync_ptsz, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemDiscardBatchAsync_ptsz(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemMapArrayAsync(void* a0, unsigned a1, CUstream a2) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemMapArrayAsync, a0, a1, a2));
+  return call.done(real::cuMemMapArrayAsync(a0, a1, a2));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemMapArrayAsync_ptsz(void* a0, unsigned a1, CUstream a2) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemMapArrayAsync_ptsz, a0, a1, a2));
+  return call.done(real::cuMemMapArrayAsync_ptsz(a0, a1, a2));
+}
 extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemPrefetchAsync(CUdeviceptr a0, size_t a1, CUdevice a2, CUstream a3) {
   shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemPrefetchAsync, a0, a1, a2, a3));
   return call.done(real::cuMemPrefetchAsync(a0, a1, a2, a3));
@@ -72,6 +104,14 @@ extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemPref
 extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr a0, size_t a1, CUmemLocation a2, unsigned a3, CUstream a4) {
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemPrefetchAsync_v2_ptsz, a0, a1, a2, a3, a4));
   return call.done(real::cuMemPrefetchAsync_v2_ptsz(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemPrefetchBatchAsync(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemPrefetchBatchAsync, a0, a1, a2, a3, a4, a5, a6, a7));
+  return call.done(real::cuMemPrefetchBatchAsync(a0, a1, a2, a3, a4, a5, a6, a7));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemPrefetchBatchAsync_ptsz(CUdeviceptr* a0, size_t* a1, size_t a2, CUmemLocation* a3, size_t* a4, size_t a5, uint64_t a6, CUstream a7) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemPrefetchBatchAsync_ptsz, a0, a1, a2, a3, a4, a5, a6, a7));
+  return call.done(real::cuMemPrefetchBatchAsync_ptsz(a0, a1, a2, a3, a4, a5, a6, a7));
 }
 extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy(CUdeviceptr a0, CUdeviceptr a1, size_t a2) {
   shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy, a0, a1, a2));
@@ -108,6 +148,22 @@ extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3
 extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* a0, CUstream a1) {
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DAsync_v2_ptsz, a0, a1));
   return call.done(real::cuMemcpy3DAsync_v2_ptsz(a0, a1));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemcpy3DBatchAsync(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_ptsz(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz, a0, a1, a2, a3, a4));
+  return call.done(real::cuMemcpy3DBatchAsync_ptsz(a0, a1, a2, a3, a4));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+  shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_v2, a0, a1, a2, a3));
+  return call.done(real::cuMemcpy3DBatchAsync_v2(a0, a1, a2, a3));
+}
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+  shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz, a0, a1, a2, a3));
+  return call.done(real::cuMemcpy3DBatchAsync_v2_ptsz(a0, a1, a2, a3));
 }
 extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* a0) {
   shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy3DPeer, a0));

@@ -1,0 +1,30 @@
+// What our driver library tells the runtime alias library of this process's virtual devices: two libraries of ours in one
+// process, of one release, with no other way to meet than an exported name.
+#pragma once
+#include "abi/driver_types.h"
+
+namespace berth::shim {
+
+inline constexpr unsigned kRuntimeView = 1;
+
+// Every function may be called by any thread, after `start` has succeeded.
+struct RuntimeView {
+  unsigned version;  // kRuntimeView
+  // Attaches if that has not happened (cuInit). The number of virtual devices; 0: the process sees its cards themselves.
+  int (*start)();
+  int (*card_of)(int device);                   // the number by which the CUDA runtime knows it
+  int (*current)();                             // of the calling thread; -1: it has made none current
+  void (*make_current)(int device);             // of the calling thread; -1: none
+  int (*of_memory)(CUdeviceptr address, int card);
+  int (*of_stream)(CUstream stream, int card);  // null: the current one
+  void (*uuid)(int device, unsigned char* bytes);
+  void (*bus)(int device, int* domain, int* bus, int* slot);
+  int (*of_bus_id)(const char* text);           // -1: of none
+  // Frees what the device holds; other devices of the process lose nothing. False: nobody else holds anything on its card.
+  bool (*reset)(int device);
+};
+
+}  // namespace berth::shim
+
+// Null if `version` is not ours.
+extern "C" const berth::shim::RuntimeView* berth_shim_devices(unsigned version);
