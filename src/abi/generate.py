@@ -155,10 +155,15 @@ class Library:
             if r.becomes != "intercept":
                 typed = "_TYPED" if r.becomes == "gate" and r.name in self.functions else ""
                 lines.append(f"BERTH_{r.becomes.upper()}{typed} {r.name}, {index}\n")
+        if self.key == "nvml":  # in a process with virtual devices every slot leads here first
+            lines += ["\n"] + [f"BERTH_OF_VIRTUAL {index}\n" for index in range(len(self.rows))]
         lines.append("\nBERTH_TABLE_BEGIN\n")
         lines += [f"BERTH_SLOT {index}\n" for index in range(len(self.rows))]
         lines.append(f"\nBERTH_ENTRIES_BEGIN berth_{self.key}_entries\n")
         lines += [f"BERTH_ENTRY_OF {r.name}\n" for r in self.rows]
+        if self.key == "nvml":
+            lines.append("\nBERTH_MORE_ENTRIES berth_nvml_of_virtual\n")
+            lines += [f"BERTH_ENTRY_OF .Lof_virtual_{index}\n" for index in range(len(self.rows))]
         return "".join(lines + ["BERTH_TABLE_END\n"])
 
     def real_header(self):

@@ -32,6 +32,15 @@ struct nvmlPciInfo_t {
   unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
   char busId[32];
 };
+struct nvmlPciInfoExt_v1_t {
+  unsigned version, domain, bus, device, pciDeviceId, pciSubSystemId, baseClass, subClass;
+  char busId[32];
+};
+struct nvmlUUID_v1_t {
+  unsigned version, type;  // 1: text, 2: bytes
+  union { char str[41]; unsigned char bytes[16]; } value;
+};
+struct nvmlEventData_t { nvmlDevice_t device; unsigned long long eventType, eventData; unsigned gpuInstanceId, computeInstanceId; };
 struct nvmlUtilization_t { unsigned gpu, memory; };
 
 nvmlReturn_t nvmlInit();
@@ -48,7 +57,9 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned*);
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned*);
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned, nvmlDevice_t*);
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned, nvmlDevice_t*);
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char*, nvmlDevice_t*);
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char*, nvmlDevice_t*);
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_v1_t*, nvmlDevice_t*);
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char*, nvmlDevice_t*);
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char*, nvmlDevice_t*);
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t, unsigned*);
@@ -58,6 +69,10 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t, unsigned*);
 nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t, nvmlPciInfo_t*);
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t, nvmlPciInfo_t*);
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t, nvmlPciInfo_t*);
+nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t, nvmlPciInfoExt_v1_t*);
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t, nvmlDevice_t, int, int*);
+nvmlReturn_t nvmlEventSetWait(void*, nvmlEventData_t*, unsigned);
+nvmlReturn_t nvmlEventSetWait_v2(void*, nvmlEventData_t*, unsigned);
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t, int*);
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t, int*);
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t, unsigned*, unsigned*);

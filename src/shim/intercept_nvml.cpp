@@ -6,6 +6,7 @@
 #include "abi/generated/nvml_real.h"
 #include "abi/generated/nvml_rows.h"
 #include "shim/real_library.h"
+#include "shim/virtual_nvml.h"
 
 using namespace berth;
 using namespace berth::shim;
@@ -62,7 +63,7 @@ nvmlReturn_t attach_viewer(nvmlReturn_t result) {
     if (real::nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS && uuid_of(device, &introduction.devices[i]))
       introduction.device_count = i + 1;
   }
-  attach(introduction);
+  attach(introduction, &install_virtual_handles);
   return result;
 }
 

@@ -17,11 +17,9 @@
 #include "abi/generated/driver_virtual.h"
 #include "shim/client.h"
 #include "shim/guest.h"
+#include "wire/virtual_device.h"
 
 namespace berth::shim {
-
-// A PCI domain that no card is in: virtual device v of a job is on bus v + 1 there, on every machine and in every interface.
-inline constexpr int kVirtualDomain = 0xbe00;
 
 struct VirtualDevice {
   uint8_t place;  // in the daemon's page

@@ -32,8 +32,6 @@ CUresult uuid(CUresult (*raw)(CUuuid*, CUdevice), CUuuid* uuid, CUdevice device)
   return result;
 }
 
-char digit(unsigned value) { return static_cast<char>(value < 10 ? '0' + value : 'A' + value - 10); }
-
 // Two on one card reach each other like two halves of it.
 bool on_one_card(CUdevice a, CUdevice b) {
   Seen one = virtual_devices->see(a), other = virtual_devices->see(b);
@@ -88,11 +86,10 @@ CUresult cuDeviceGetPCIBusId(decltype(&::cuDeviceGetPCIBusId) raw, char* text, i
   Seen seen = virtual_devices->see(device);
   CUresult result = raw(text, length, seen.card);
   if (result != CUDA_SUCCESS || !seen.valid) return result;
-  unsigned bus = virtual_devices->devices[seen.ordinal].place + 1u;
-  char ours[] = "BE00:00:00.0";
-  ours[5] = digit(bus >> 4);
-  ours[6] = digit(bus & 15);
-  for (int i = 0; i < length && text[i]; ++i) text[i] = i < static_cast<int>(sizeof ours) - 1 ? ours[i] : '\0';
+  char ours[wire::kBusIdText];
+  wire::virtual_bus_id(virtual_devices->devices[seen.ordinal].place, ours);
+  // As long as the driver's own text, which is cut where there is no room, and with as many digits of the domain.
+  ::memcpy(text, ours + 4, ::strnlen(text, sizeof ours - 5));
   return result;
 }
 
@@ -121,8 +118,8 @@ CUresult cuDeviceGetAttribute(decltype(&::cuDeviceGetAttribute) raw, int* value,
   Seen seen = virtual_devices->see(device);
   CUresult result = raw(value, attribute, seen.card);
   if (result != CUDA_SUCCESS || !seen.valid || seen.plain) return result;
-  if (attribute == abi::kDeviceAttrPciDomainId) *value = kVirtualDomain;
-  else if (attribute == abi::kDeviceAttrPciBusId) *value = virtual_devices->devices[seen.ordinal].place + 1;
+  if (attribute == abi::kDeviceAttrPciDomainId) *value = static_cast<int>(wire::kVirtualDomain);
+  else if (attribute == abi::kDeviceAttrPciBusId) *value = static_cast<int>(wire::virtual_bus(virtual_devices->devices[seen.ordinal].place));
   else if (attribute == abi::kDeviceAttrPciDeviceId) *value = 0;
   return result;
 }

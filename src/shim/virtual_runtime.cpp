@@ -43,8 +43,8 @@ int of_stream(CUstream stream, int card) {
 void uuid(int device, unsigned char* bytes) { ::memcpy(bytes, virtual_devices->devices[device].uuid.bytes, 16); }
 
 void bus(int device, int* domain, int* number, int* slot) {
-  *domain = kVirtualDomain;
-  *number = virtual_devices->devices[device].place + 1;
+  *domain = static_cast<int>(wire::kVirtualDomain);
+  *number = static_cast<int>(wire::virtual_bus(virtual_devices->devices[device].place));
   *slot = 0;
 }
 

@@ -56,8 +56,14 @@ inline nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned a0, nvmlDevice_t* a1) {
 inline nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned a0, nvmlDevice_t* a1) {
   return nvml_slot<decltype(&::nvmlDeviceGetHandleByIndex_v2)>(abi::nvml::Row::nvmlDeviceGetHandleByIndex_v2)(a0, a1);
 }
+inline nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* a0, nvmlDevice_t* a1) {
+  return nvml_slot<decltype(&::nvmlDeviceGetHandleBySerial)>(abi::nvml::Row::nvmlDeviceGetHandleBySerial)(a0, a1);
+}
 inline nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* a0, nvmlDevice_t* a1) {
   return nvml_slot<decltype(&::nvmlDeviceGetHandleByUUID)>(abi::nvml::Row::nvmlDeviceGetHandleByUUID)(a0, a1);
+}
+inline nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_v1_t* a0, nvmlDevice_t* a1) {
+  return nvml_slot<decltype(&::nvmlDeviceGetHandleByUUIDV)>(abi::nvml::Row::nvmlDeviceGetHandleByUUIDV)(a0, a1);
 }
 inline nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* a0, nvmlDevice_t* a1) {
   return nvml_slot<decltype(&::nvmlDeviceGetHandleByPciBusId)>(abi::nvml::Row::nvmlDeviceGetHandleByPciBusId)(a0, a1);
@@ -85,6 +91,18 @@ inline nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t a0, nvmlPciInfo_t* a1) 
 }
 inline nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t a0, nvmlPciInfo_t* a1) {
   return nvml_slot<decltype(&::nvmlDeviceGetPciInfo_v3)>(abi::nvml::Row::nvmlDeviceGetPciInfo_v3)(a0, a1);
+}
+inline nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t a0, nvmlPciInfoExt_v1_t* a1) {
+  return nvml_slot<decltype(&::nvmlDeviceGetPciInfoExt)>(abi::nvml::Row::nvmlDeviceGetPciInfoExt)(a0, a1);
+}
+inline nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t a0, nvmlDevice_t a1, int a2, int* a3) {
+  return nvml_slot<decltype(&::nvmlDeviceGetP2PStatus)>(abi::nvml::Row::nvmlDeviceGetP2PStatus)(a0, a1, a2, a3);
+}
+inline nvmlReturn_t nvmlEventSetWait(void* a0, nvmlEventData_t* a1, unsigned a2) {
+  return nvml_slot<decltype(&::nvmlEventSetWait)>(abi::nvml::Row::nvmlEventSetWait)(a0, a1, a2);
+}
+inline nvmlReturn_t nvmlEventSetWait_v2(void* a0, nvmlEventData_t* a1, unsigned a2) {
+  return nvml_slot<decltype(&::nvmlEventSetWait_v2)>(abi::nvml::Row::nvmlEventSetWait_v2)(a0, a1, a2);
 }
 inline nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t a0, int* a1) {
   return nvml_slot<decltype(&::nvmlDeviceGetComputeMode)>(abi::nvml::Row::nvmlDeviceGetComputeMode)(a0, a1);
