@@ -155,7 +155,7 @@ TEST(PageReader, WhatCannotBeIsNotTaken) {
     return reader.implausible();
   };
   EXPECT_EQ(reason([](wire::ActivityPage&) {}), "");
-  EXPECT_EQ(reason([](wire::ActivityPage& page) { page.slot_count = 65; }), "it has 65 streams");
+  EXPECT_EQ(reason([](wire::ActivityPage& page) { page.slot_count = 257; }), "it has 257 streams");
   EXPECT_EQ(reason([](wire::ActivityPage& page) { page.devices[0].service_ns = 10; }), "its service went back");
   EXPECT_EQ(reason([](wire::ActivityPage& page) { page.devices[0].service_ns = 1ull << 60; }), "its service jumped");
   EXPECT_NE(reason([](wire::ActivityPage& page) { page.slots[0].submitted = 1u << 30; }), "");

@@ -13,8 +13,8 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kActivityLayout = 2;
-inline constexpr uint32_t kActivitySlots = 64;
+inline constexpr uint32_t kActivityLayout = 3;
+inline constexpr uint32_t kActivitySlots = 256;  // PyTorch alone has a pool of 32 streams for each priority
 
 // One stream of the client. A batch is some consecutive submissions of one stream with a mark after the last one.
 struct ActivitySlot {
@@ -47,7 +47,7 @@ struct ActivityPage {
   ActivityDevice devices[kMaxDevices];  // by the client's ordinals
   ActivitySlot slots[kActivitySlots];
 };
-static_assert(sizeof(ActivityPage) <= 8192);
+static_assert(sizeof(ActivityPage) <= 16384);
 
 // Calls visit(slot) for each stream that the page shows on the device.
 template <class Visit>
