@@ -105,7 +105,7 @@ CUresult cuDeviceGetByPCIBusId(decltype(&::cuDeviceGetByPCIBusId) raw, CUdevice*
       // Programs write the domain with four or eight digits, and in either case.
       const char* given = ::strncmp(text, "0000", 4) == 0 && ::strchr(text, ':') == text + 8 ? text + 4 : text;
       if (result != CUDA_SUCCESS || ::strcasecmp(given, own) != 0) continue;
-      *device = static_cast<CUdevice>(i);
+      *device = told(i);
       return CUDA_SUCCESS;
     }
   CUresult result = raw(device, text);

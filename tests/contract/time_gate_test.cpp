@@ -187,6 +187,22 @@ TEST_F(TimeGate, HeldWorkWaitsOnTheDeviceAndTheCallerRunsAhead) {
   D(cuMemFree_v2)(y);
 }
 
+TEST_F(TimeGate, TwoHundredStreamsWaitOnTheDevice) {
+  CUstream streams[200];
+  for (CUstream& one : streams) ASSERT_EQ(D(cuStreamCreate)(&one, 1), CUDA_SUCCESS);
+  rules().may_run = wire::kRunHeld;
+  gate(kHold);
+  hold_work();
+  for (CUstream one : streams) spin(1000, one);  // none of these calls waits
+  EXPECT_EQ(fake->activity->devices[0].go, 0u);
+  EXPECT_GE(outstanding(), 200u);
+  rules().may_run = wire::kRunFree;
+  for (CUstream one : streams) {
+    finish(one);
+    EXPECT_EQ(D(cuStreamDestroy_v2)(one), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(TimeGate, WorkOfAHigherClientComesFirst) {
   watch_high();
   gate(kHold);

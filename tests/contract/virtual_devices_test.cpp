@@ -372,6 +372,10 @@ TEST_F(VirtualDevices, WhatAThreadHasMadeCurrentGetsItsMemory) {
     bus_id = text;
   }).join();
   EXPECT_EQ(bus_id, "BE00:03:00.0");
+  CUdevice card = -1;
+  EXPECT_EQ(D(cuDeviceGetByPCIBusId)(&card, "BE00:03:00.0"), CUDA_SUCCESS);
+  EXPECT_EQ(card, 0);  // the runtime knows cards only
+  EXPECT_EQ(view().of_bus_id("BE00:03:00.0"), 2);
   EXPECT_EQ(D(cuCtxSetCurrent)(shared), CUDA_SUCCESS);
 }
 
