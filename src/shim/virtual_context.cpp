@@ -9,7 +9,7 @@ namespace berth::shim::virtual_device {
 namespace {
 
 // The virtual device if it has a context of its own; null: the card's is meant, or the number is none.
-VirtualDevice* apart(CUdevice device, bool claims = false) {
+VirtualDevice* with_own_context(CUdevice device, bool claims = false) {
   VirtualDevices& all = *virtual_devices;
   VirtualDevices::Seen seen = all.see(device);
   if (!seen.valid || seen.plain) return nullptr;
@@ -82,7 +82,7 @@ CUresult destroy(CUresult (*raw)(CUcontext), CUcontext context) {
 }  // namespace
 
 CUresult cuDevicePrimaryCtxRetain(decltype(&::cuDevicePrimaryCtxRetain) raw, CUcontext* context, CUdevice device) {
-  VirtualDevice* own = context ? apart(device, true) : nullptr;
+  VirtualDevice* own = context ? with_own_context(device, true) : nullptr;
   if (!own) return raw(context, on_card(device));
   CUcontext fresh = nullptr;
   for (;;) {
@@ -107,14 +107,14 @@ CUresult cuDevicePrimaryCtxRetain(decltype(&::cuDevicePrimaryCtxRetain) raw, CUc
 }
 
 CUresult cuDevicePrimaryCtxRelease(decltype(&::cuDevicePrimaryCtxRelease) raw, CUdevice device) {
-  VirtualDevice* own = apart(device);
+  VirtualDevice* own = with_own_context(device);
   return own ? release(*own, false) : raw(on_card(device));
 }
 CUresult cuDevicePrimaryCtxRelease_v2(decltype(&::cuDevicePrimaryCtxRelease_v2) raw, CUdevice device) {
   return virtual_device::cuDevicePrimaryCtxRelease(raw, device);
 }
 CUresult cuDevicePrimaryCtxReset(decltype(&::cuDevicePrimaryCtxReset) raw, CUdevice device) {
-  VirtualDevice* own = apart(device);
+  VirtualDevice* own = with_own_context(device);
   if (!own) return raw(on_card(device));
   own->flags = 0;
   return release(*own, true);
@@ -124,7 +124,7 @@ CUresult cuDevicePrimaryCtxReset_v2(decltype(&::cuDevicePrimaryCtxReset_v2) raw,
 }
 
 CUresult cuDevicePrimaryCtxGetState(decltype(&::cuDevicePrimaryCtxGetState) raw, CUdevice device, unsigned* flags, int* active) {
-  VirtualDevice* own = flags && active ? apart(device) : nullptr;
+  VirtualDevice* own = flags && active ? with_own_context(device) : nullptr;
   if (!own) return raw(on_card(device), flags, active);
   *flags = own->flags;
   *active = __atomic_load_n(&own->primary, __ATOMIC_ACQUIRE) != nullptr;
@@ -132,7 +132,7 @@ CUresult cuDevicePrimaryCtxGetState(decltype(&::cuDevicePrimaryCtxGetState) raw,
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(decltype(&::cuDevicePrimaryCtxSetFlags) raw, CUdevice device, unsigned flags) {
-  VirtualDevice* own = apart(device);
+  VirtualDevice* own = with_own_context(device);
   if (!own) return raw(on_card(device), flags);
   if (raw == &raw::cuDevicePrimaryCtxSetFlags && __atomic_load_n(&own->primary, __ATOMIC_ACQUIRE))
     return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;

@@ -10,7 +10,7 @@ namespace berth::shim::virtual_device {
 namespace {
 
 // The virtual device if it has a pool of its own; null: the card's is meant.
-VirtualDevice* apart(CUdevice device) {
+VirtualDevice* with_own_pool(CUdevice device) {
   VirtualDevices& all = *virtual_devices;
   VirtualDevices::Seen seen = all.see(device);
   return seen.valid && !all.claims_card(seen.ordinal) ? &all.devices[seen.ordinal] : nullptr;
@@ -88,15 +88,15 @@ CUresult prefetch_batch(Raw raw, CUdeviceptr* addresses, size_t* sizes, size_t c
 }  // namespace
 
 CUresult cuDeviceGetDefaultMemPool(decltype(&::cuDeviceGetDefaultMemPool) raw, CUmemoryPool* pool, CUdevice device) {
-  VirtualDevice* own = pool ? apart(device) : nullptr;
+  VirtualDevice* own = pool ? with_own_pool(device) : nullptr;
   return own ? default_pool(*own, pool) : raw(pool, on_card(device));
 }
 CUresult cuDeviceGetMemPool(decltype(&::cuDeviceGetMemPool) raw, CUmemoryPool* pool, CUdevice device) {
-  VirtualDevice* own = pool ? apart(device) : nullptr;
+  VirtualDevice* own = pool ? with_own_pool(device) : nullptr;
   return own ? present_pool(*own, pool) : raw(pool, on_card(device));
 }
 CUresult cuDeviceSetMemPool(decltype(&::cuDeviceSetMemPool) raw, CUdevice device, CUmemoryPool pool) {
-  VirtualDevice* own = pool ? apart(device) : nullptr;
+  VirtualDevice* own = pool ? with_own_pool(device) : nullptr;
   if (!own) return raw(on_card(device), pool);
   __atomic_store_n(&own->pool, pool, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
@@ -104,15 +104,15 @@ CUresult cuDeviceSetMemPool(decltype(&::cuDeviceSetMemPool) raw, CUdevice device
 
 CUresult cuMemGetDefaultMemPool(decltype(&::cuMemGetDefaultMemPool) raw, CUmemoryPool* pool, CUmemLocation* location,
                                 CUmemAllocationType type) {
-  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? apart(location->id) : nullptr;
+  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? with_own_pool(location->id) : nullptr;
   return own ? default_pool(*own, pool) : raw(pool, on_card(location), type);
 }
 CUresult cuMemGetMemPool(decltype(&::cuMemGetMemPool) raw, CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
-  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? apart(location->id) : nullptr;
+  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? with_own_pool(location->id) : nullptr;
   return own ? present_pool(*own, pool) : raw(pool, on_card(location), type);
 }
 CUresult cuMemSetMemPool(decltype(&::cuMemSetMemPool) raw, CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
-  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? apart(location->id) : nullptr;
+  VirtualDevice* own = pool && is_device(location) && type == abi::kMemAllocationPinned ? with_own_pool(location->id) : nullptr;
   if (!own) return raw(on_card(location), type, pool);
   __atomic_store_n(&own->pool, pool, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
