@@ -106,9 +106,22 @@ Status check_simulated_gpu() {
   auto wrong = [](const std::string& name, const std::string& value, const std::string& advice) {
     return Error{"no_device", name + " of the simulated GPU is '" + value + "': " + advice + ", or unset it"};
   };
-  for (const char* name : {"BERTH_SIM_MEMORY", "BERTH_SIM_CONTEXT"})
-    if (const char* text = std::getenv(name); text && *text && !parse_size(text))
-      return wrong(name, text, "give bytes, or a number with K, M, G or T such as 16G");
+  auto parts = [](const char* name) {
+    std::vector<std::string> result;
+    std::string text = std::getenv(name) ? std::getenv(name) : "";
+    for (size_t at = 0; !text.empty() && at <= text.size(); at += result.back().size() + 1)
+      result.push_back(text.substr(at, text.find(',', at) - at));
+    return result;
+  };
+  for (const std::string& part : parts("BERTH_SIM_MEMORY"))
+    if (auto size = parse_size(part); !size || *size == 0)
+      return wrong("BERTH_SIM_MEMORY", part,
+                   "give bytes, or a number with K, M, G or T such as 16G, or one for each GPU such as 16G,8G");
+  for (const std::string& part : parts("BERTH_SIM_COMPUTE_MODE"))
+    if (part != "default" && part != "exclusive" && part != "exclusive_process" && part != "exclusive_thread" && part != "prohibited")
+      return wrong("BERTH_SIM_COMPUTE_MODE", part, "give default, exclusive or prohibited, or one for each GPU");
+  if (const char* text = std::getenv("BERTH_SIM_CONTEXT"); text && *text && !parse_size(text))
+    return wrong("BERTH_SIM_CONTEXT", text, "give bytes, or a number with K, M, G or T such as 518M");
   for (const char* name : {"BERTH_SIM_GPUS", "BERTH_SIM_EXIT_MS", "BERTH_SIM_SPEED"}) {
     const char* text = std::getenv(name);
     if (!text || !*text) continue;

@@ -32,8 +32,14 @@ void make_device(int card) {
 }
 
 CUresult open_context(Context& context, unsigned flags, unsigned api_version) {
-  context.memory = take_physical(context.device->card, settings().context_bytes, PageKind::context);
-  if (!context.memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  Device& device = *context.device;
+  if (!device.contexts && !claim_contexts(device.card)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  context.memory = take_physical(device.card, settings().context_bytes, PageKind::context);
+  if (!context.memory) {
+    if (!device.contexts) give_up_contexts(device.card);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  ++device.contexts;
   context.alive = true;
   context.error = CUDA_SUCCESS;
   context.flags = flags;
@@ -66,6 +72,8 @@ void close_context(Lock& lock, Context& context) {
   context.stack_memory.clear();
   context.memory = context.graph_memory = nullptr;
   context.peers.clear();
+  for (const auto& other : process().contexts) std::erase(other->peers, &context);
+  if (--context.device->contexts == 0) give_up_contexts(context.device->card);
   if (context.device->primary == &context) after_synchronisation(*context.device);
   context.closing = false;
   process().done.notify_all();

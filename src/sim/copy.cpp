@@ -46,6 +46,13 @@ CUresult linear(Call& call, Stream* stream, uint64_t to, Place to_place, uint64_
   return start(call, stream, made, std::move(work), wait);
 }
 
+// Needs no peer access: without it the real driver goes through the host.
+CUresult peer(Call& call, Stream* stream, uint64_t to, CUcontext to_context, uint64_t from, CUcontext from_context,
+              uint64_t bytes) {
+  if (!context_of(to_context) || !context_of(from_context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return linear(call, stream, to, Place::device, from, Place::device, bytes, Wait::no);
+}
+
 template <class Description>
 CUresult shaped(Call& call, Stream* stream, const Description* description, Wait wait) {
   if (!description) return CUDA_ERROR_INVALID_VALUE;
@@ -137,15 +144,17 @@ SIM_BOTH_FLAVOURS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr to, CUdeviceptr from
   SIM_CALL(kContext);
   return linear(call, stream_of(call, stream, flavour), to, Place::device, from, Place::device, bytes, Wait::no);
 })
-SIM_BOTH_FLAVOURS(cuMemcpyPeer, _ptds, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes), {
-  SIM_CALL(kContext);
-  return linear(call, stream_of(call, nullptr, flavour), to, Place::device, from, Place::device, bytes, Wait::no);
-})
-SIM_BOTH_FLAVOURS(cuMemcpyPeerAsync, _ptsz,
-                  (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream), {
+SIM_BOTH_FLAVOURS(cuMemcpyPeer, _ptds,
+                  (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes), {
                     SIM_CALL(kContext);
-                    return linear(call, stream_of(call, stream, flavour), to, Place::device, from, Place::device, bytes,
-                                  Wait::no);
+                    return peer(call, stream_of(call, nullptr, flavour), to, to_context, from, from_context, bytes);
+                  })
+SIM_BOTH_FLAVOURS(cuMemcpyPeerAsync, _ptsz,
+                  (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                   CUstream stream),
+                  {
+                    SIM_CALL(kContext);
+                    return peer(call, stream_of(call, stream, flavour), to, to_context, from, from_context, bytes);
                   })
 
 // The interface of 32-bit pointers.

@@ -133,7 +133,7 @@ CUresult cuDeviceGetCount(int* count) {
 CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
   SIM_DEVICE_CALL(ordinal);
   if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-  std::snprintf(name, static_cast<size_t>(length), "%s", kDeviceName);
+  std::snprintf(name, static_cast<size_t>(length), "%s", device_name(device->card).c_str());
   return CUDA_SUCCESS;
 }
 
@@ -159,14 +159,14 @@ CUresult cuDeviceGetLuid(char*, unsigned*, CUdevice ordinal) {
 CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice ordinal) {
   SIM_DEVICE_CALL(ordinal);
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = state().memory > UINT32_MAX ? UINT32_MAX : static_cast<unsigned>(state().memory);
+  *bytes = static_cast<unsigned>(std::min<uint64_t>(state().card[device->card].memory, UINT32_MAX));
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
   SIM_DEVICE_CALL(ordinal);
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = state().memory;
+  *bytes = state().card[device->card].memory;
   return CUDA_SUCCESS;
 }
 

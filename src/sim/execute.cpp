@@ -38,11 +38,19 @@ bool side_usable(const Side& side, const CopyWork& work, const Operation& operat
   return device_touch(*operation.context->device, side.address, bytes);
 }
 
+bool stays_on_card(const CopyWork& work) {
+  if (!work.from.device || !work.to.device) return false;
+  Lock lock(process().mutex);
+  const Range *from = find_range(work.from.address), *to = find_range(work.to.address);
+  return !from || !to || from->device == to->device;
+}
+
 // Rows are numbered through all layers; one piece of them a step.
 Step copy(CopyWork& work, Operation& operation, EngineView& view, Lane& lane) {
   uint64_t bytes = work.width * work.height * work.depth;
-  bool host = !work.from.device || !work.to.device;
-  double duration = static_cast<double>(bytes) / (host ? kHostBytesPerNs : kDeviceBytesPerNs);
+  double duration = 0;  // counts when the copy begins
+  if (!operation.begun)
+    duration = static_cast<double>(bytes) / (stays_on_card(work) ? kDeviceBytesPerNs : kHostBytesPerNs);
   if (!operation.begun && (!side_usable(work.from, work, operation) || !side_usable(work.to, work, operation)))
     return kIllegalAddress;
   uint64_t done = operation.position;

@@ -1,15 +1,18 @@
 #include "sim/identity.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
+
+#include "base/size.h"
 
 #include "sim/shared_state.h"
 
 namespace berth::sim {
 namespace {
 
-// By number of CUdevice_attribute, from 1 on; those of an H200 where something asks for them. Bus and device are per
-// card.
+// By number of CUdevice_attribute, from 1 on; those of an H200 where something asks for them. Compute mode and bus are
+// per card.
 constexpr int kAttributes[] = {
     0,        1024,       1024,    1024,    64,    2147483647, 65535,   65535,
     49152,    65536,  //   0: block, grid, shared, constant
@@ -44,6 +47,12 @@ constexpr int kAttributes[] = {
 
 }  // namespace
 
+std::string device_name(int card) {
+  const State& s = state();
+  bool alike = std::all_of(s.card, s.card + s.cards, [&](const Card& each) { return each.memory == s.card[0].memory; });
+  return std::string("berth simulated GPU") + (alike ? "" : " " + format_size(s.card[card].memory));
+}
+
 std::string uuid_text(int card) {
   const unsigned char* b = state().card[card].uuid;
   char text[48];
@@ -71,7 +80,9 @@ int card_of_pci_text(const char* text) {
 
 bool device_attribute(int card, int attribute, int* value) {
   if (attribute < 1 || attribute >= static_cast<int>(std::size(kAttributes))) return false;
-  *value = attribute == 33 ? kFirstBus + card : kAttributes[attribute];
+  *value = attribute == 33   ? kFirstBus + card
+           : attribute == 20 ? state().card[card].compute_mode
+                             : kAttributes[attribute];
   return true;
 }
 

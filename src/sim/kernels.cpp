@@ -27,7 +27,7 @@ uint32_t pattern(uint32_t seed, uint64_t index) {
 
 bool usable(const Operation& operation, uint64_t address, uint64_t bytes) {
   Lock lock(process().mutex);
-  return device_touch(*operation.context->device, address, bytes);
+  return kernel_touch(*operation.context, address, bytes);
 }
 
 constexpr Step kIllegalAddress{Step::failed, 0, false, CUDA_ERROR_ILLEGAL_ADDRESS};

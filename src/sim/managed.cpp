@@ -1,5 +1,6 @@
 #include "sim/managed.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "sim/call.h"
@@ -23,6 +24,19 @@ bool device_touch(Device& device, uint64_t address, uint64_t bytes) {
     Range* range = find_range(address);
     move_managed(*range, device, true);
     address = range->start + range->bytes;
+  }
+  return true;
+}
+
+bool kernel_touch(Context& context, uint64_t address, uint64_t bytes) {
+  if (!device_touch(*context.device, address, bytes)) return false;
+  for (uint64_t at = address, end = address + bytes; at < end;) {
+    const Range& range = *find_range(at);
+    bool plain = range.kind == RangeKind::device || range.kind == RangeKind::small;
+    if (plain && range.device != context.device &&
+        std::find(context.peers.begin(), context.peers.end(), range.context) == context.peers.end())
+      return false;
+    at = range.start + range.bytes;
   }
   return true;
 }

@@ -10,4 +10,8 @@ void move_managed(Range& range, Device& device, bool to_device);
 // device_may_use(), and managed memory in it comes to the device.
 bool device_touch(Device& device, uint64_t address, uint64_t bytes);
 
+// The same for a kernel of the context: the memory of another card's context only with peer access to it. (Mappings, pools and
+// imported memory have rules of their own, which are not kept here.)
+bool kernel_touch(Context& context, uint64_t address, uint64_t bytes);
+
 }  // namespace berth::sim

@@ -188,14 +188,14 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer) {
 CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
   SIM_CALL(kContext);
   if (available) *available = free_bytes(call.context->device->card);
-  if (total) *total = state().memory;
+  if (total) *total = state().card[call.context->device->card].memory;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo(unsigned* available, unsigned* total) {
   SIM_CALL(kContext);
   if (available) *available = clamped(free_bytes(call.context->device->card));
-  if (total) *total = clamped(state().memory);
+  if (total) *total = clamped(state().card[call.context->device->card].memory);
   return CUDA_SUCCESS;
 }
 

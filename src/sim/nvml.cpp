@@ -79,7 +79,7 @@ nvmlReturn_t give_pci(int card, nvmlPciInfo_t* pci) {
   return NVML_SUCCESS;
 }
 
-uint64_t used_bytes(int card) { return state().memory - free_bytes(card); }
+uint64_t used_bytes(int card) { return state().card[card].memory - free_bytes(card); }
 
 // The caller says how many it has room for, and learns how many there are.
 template <class Info>
@@ -236,7 +236,7 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned* minor) {
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* text, unsigned length) {
   SIM_NVML_DEVICE(device);
-  return give_text(kDeviceName, text, length);
+  return give_text(device_name(card), text, length);
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* text, unsigned length) {
@@ -261,7 +261,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, int* mode) {
   SIM_NVML_DEVICE(device);
-  return mode ? (*mode = 0, NVML_SUCCESS) : NVML_ERROR_INVALID_ARGUMENT;
+  return mode ? (*mode = state().card[card].compute_mode, NVML_SUCCESS) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, int* mode) {
@@ -291,7 +291,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) 
   SIM_NVML_DEVICE(device);
   if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
   uint64_t used = used_bytes(card);
-  *memory = {state().memory + kReservedBytes, state().memory - used, used + kReservedBytes};
+  uint64_t total = state().card[card].memory;
+  *memory = {total + kReservedBytes, total - used, used + kReservedBytes};
   return NVML_SUCCESS;
 }
 
@@ -300,7 +301,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* me
   if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
   if (memory->version != (sizeof(nvmlMemory_v2_t) | 2u << 24)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   uint64_t used = used_bytes(card);
-  *memory = {memory->version, state().memory + kReservedBytes, kReservedBytes, state().memory - used, used};
+  uint64_t total = state().card[card].memory;
+  *memory = {memory->version, total + kReservedBytes, kReservedBytes, total - used, used};
   return NVML_SUCCESS;
 }
 

@@ -31,10 +31,11 @@ bool is_free(const Page& page) { return page.owner == 0 && page.share == 0; }
 template <class Mine>
 void free_where(int card, Mine mine) {
   Page* pages = pages_of(card);
+  const uint32_t count = state().card[card].pages;
   UniqueFd fd;
-  for (uint32_t i = 0; i < state().pages; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     uint32_t end = i;
-    while (end < state().pages && mine(pages[end])) ++end;
+    while (end < count && mine(pages[end])) ++end;
     if (end == i) continue;
     if (!fd) fd = open_card(card);
     punch(fd.get(), i, end - i);
@@ -87,7 +88,7 @@ bool take_pages(int card, uint32_t count, PageKind kind, Runs* runs) {
     for (uint32_t i = 0; i < state().shares_used; ++i) drop_if_unheld(static_cast<int>(i));
   if (c.free_pages < count) return false;
   Page* pages = pages_of(card);
-  uint32_t at = c.cursor % state().pages, taken = 0;
+  uint32_t at = c.cursor % c.pages, taken = 0;
   runs->clear();
   while (taken < count) {
     if (is_free(pages[at])) {
@@ -101,7 +102,7 @@ bool take_pages(int card, uint32_t count, PageKind kind, Runs* runs) {
       else
         runs->push_back({at, 1});
     }
-    at = (at + 1) % state().pages;
+    at = (at + 1) % c.pages;
   }
   c.cursor = at;
   return true;
@@ -126,6 +127,23 @@ uint64_t free_bytes(int card) {
   return state().card[card].free_pages * kPageBytes;
 }
 
+bool claim_contexts(int card) {
+  StateLock lock;
+  Card& c = state().card[card];
+  if (c.compute_mode == kModeProhibited || own_slot() < 0) return false;
+  if (c.compute_mode == kModeDefault) return true;
+  auto self = static_cast<uint32_t>(own_slot()) + 1;
+  if (c.exclusive_holder && c.exclusive_holder != self) return false;
+  c.exclusive_holder = self;
+  return true;
+}
+
+void give_up_contexts(int card) {
+  StateLock lock;
+  Card& c = state().card[card];
+  if (c.exclusive_holder == static_cast<uint32_t>(own_slot()) + 1) c.exclusive_holder = 0;
+}
+
 std::vector<Usage> usage_of(int card) {
   StateLock lock;
   struct Sum {
@@ -134,7 +152,7 @@ std::vector<Usage> usage_of(int card) {
   };
   std::map<int, Sum> sums;
   const Page* pages = pages_of(card);
-  for (uint32_t i = 0; i < state().pages; ++i) {
+  for (uint32_t i = 0; i < state().card[card].pages; ++i) {
     if (is_free(pages[i])) continue;
     int slot = pages[i].share ? state().shares[pages[i].share - 1].charged : pages[i].owner - 1;
     if (slot < 0) continue;
@@ -182,7 +200,7 @@ bool join_share(const ShareName& name, int* card, Runs* runs) {
   if (!share.used || share.generation != name.generation) return false;
   std::vector<uint32_t> order(share.pages);
   const Page* pages = pages_of(share.card);
-  for (uint32_t i = 0; i < state().pages; ++i)
+  for (uint32_t i = 0; i < state().card[share.card].pages; ++i)
     if (pages[i].share == name.index + 1 && pages[i].index < share.pages) order[pages[i].index] = i;
   runs->clear();
   for (uint32_t page : order) {
@@ -221,8 +239,10 @@ bool read_share_file(int fd, ShareName* name) {
 
 void forget_process(int slot) {
   State& s = state();
-  for (uint32_t card = 0; card < s.cards; ++card)
+  for (uint32_t card = 0; card < s.cards; ++card) {
+    if (s.card[card].exclusive_holder == static_cast<uint32_t>(slot) + 1) s.card[card].exclusive_holder = 0;
     free_where(static_cast<int>(card), [slot](const Page& page) { return page.owner == slot + 1 && page.share == 0; });
+  }
   for (uint32_t i = 0; i < s.shares_used; ++i)
     if (s.shares[i].used && (s.shares[i].holders[slot / 64] >> (slot % 64) & 1))
       remove_holder(static_cast<int>(i), slot);
@@ -235,7 +255,7 @@ void recount_pages() {
   for (uint32_t card = 0; card < s.cards; ++card) {
     const Page* pages = pages_of(static_cast<int>(card));
     s.card[card].free_pages =
-        static_cast<uint32_t>(std::count_if(pages, pages + s.pages, [](const Page& page) { return is_free(page); }));
+        static_cast<uint32_t>(std::count_if(pages, pages + s.card[card].pages, [](const Page& page) { return is_free(page); }));
   }
 }
 

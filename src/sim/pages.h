@@ -22,6 +22,11 @@ void give_pages(int card, const Runs& runs);
 
 uint64_t free_bytes(int card);
 
+// A process may have contexts on a card as its compute mode allows it: claimed before the first one on that card, given up
+// after the last one. False: prohibited, or exclusive and another process's (a dead one's until it is forgotten).
+bool claim_contexts(int card);
+void give_up_contexts(int card);
+
 struct Usage {
   int32_t pid;
   uint64_t bytes;

@@ -37,7 +37,7 @@ Physical::~Physical() {
 
 PhysicalRef take_physical(int card, uint64_t bytes, PageKind kind) {
   auto result = std::make_shared<Physical>();
-  if (bytes > state().memory || !take_pages(card, pages_for(bytes), kind, &result->runs)) return nullptr;
+  if (bytes > state().card[card].memory || !take_pages(card, pages_for(bytes), kind, &result->runs)) return nullptr;
   result->card = card, result->kind = kind;
   result->bytes = pages_for(bytes) * kPageBytes;
   return result;

@@ -28,7 +28,7 @@ constexpr char kPointerMagic[] = "simpool";
 
 bool Pool::reserve_heap() {
   if (heap_) return true;
-  uint64_t bytes = (state().memory + kPoolStep - 1) / kPoolStep * kPoolStep;
+  uint64_t bytes = (state().card[device->card].memory + kPoolStep - 1) / kPoolStep * kPoolStep;
   heap_ = take_addresses(bytes);
   if (!heap_) return false;
   gaps_[0] = bytes;
@@ -78,7 +78,7 @@ void Pool::enter(uint64_t address, uint64_t bytes, Context& context) {
 }
 
 CUresult Pool::take(uint64_t asked, const Stream* stream, Context& context, uint64_t* address) {
-  if (asked > state().memory || !reserve_heap()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (asked > state().card[device->card].memory || !reserve_heap()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t bytes = (asked + kGrain - 1) / kGrain * kGrain;
   for (auto& [at, block] : blocks_) {
     if (block.freed_in != stream || !stream || block.bytes != bytes) continue;

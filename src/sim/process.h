@@ -57,6 +57,7 @@ struct Device {
   int ordinal = 0, card = 0;
   Context* primary = nullptr;
   unsigned primary_flags = 0;
+  int contexts = 0;  // alive
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::shared_ptr<GraphMemory> graph_memory;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -25,14 +26,18 @@ namespace berth::sim {
 namespace {
 
 constexpr uint64_t kMagic = 0x6d6973687472'6562;
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 std::atomic<State*> mapped{nullptr};
 int my_slot = -1;
 
 std::string text_of_errno(const std::string& what) { return what + ": " + std::strerror(errno); }
 
-uint64_t state_bytes(uint32_t cards, uint32_t pages) { return sizeof(State) + sizeof(Page) * cards * uint64_t{pages}; }
+uint64_t state_bytes(uint64_t pages) { return sizeof(State) + sizeof(Page) * pages; }
+
+uint64_t wanted_memory(uint32_t card) {
+  return for_card(settings().memory, card, kDefaultMemory) / kPageBytes * kPageBytes;
+}
 
 // Two FNV-1a hashes, well mixed: a folder's cards are a machine of their own to everybody who compares UUIDs.
 void make_uuid(const std::string& folder, uint32_t index, unsigned char* uuid) {
@@ -73,7 +78,7 @@ State* map_existing() {
   State* found = map_file(fd.get(), static_cast<uint64_t>(info.st_size));
   if (!found) return nullptr;
   bool good = found->magic == kMagic && found->version == kVersion && found->layout == sizeof(State) &&
-              state_bytes(found->cards, found->pages) <= static_cast<uint64_t>(info.st_size);
+              state_bytes(found->pages) <= static_cast<uint64_t>(info.st_size);
   if (good) return found;
   munmap(found, static_cast<uint64_t>(info.st_size));
   return nullptr;
@@ -83,30 +88,38 @@ State* map_existing() {
 std::string create(State** result) {
   uint32_t cards = settings().cards.value_or(kDefaultCards);
   if (cards > kMaxCards) cards = kMaxCards;
-  uint64_t memory = settings().memory.value_or(kDefaultMemory) / kPageBytes * kPageBytes;
-  uint32_t pages = static_cast<uint32_t>(memory / kPageBytes);
+  uint64_t pages = 0;
+  for (uint32_t i = 0; i < cards; ++i) pages += wanted_memory(i) / kPageBytes;
   unlink(folder_file("state").c_str());
   for (int i = 0; i < kMaxCards; ++i) unlink(folder_file("card" + std::to_string(i)).c_str());
   for (uint32_t i = 0; i < cards; ++i) {
     UniqueFd fd = open_folder_file("card" + std::to_string(i), O_RDWR | O_CREAT | O_EXCL);
-    if (!fd || ftruncate(fd.get(), static_cast<off_t>(memory)) != 0) return text_of_errno("card" + std::to_string(i));
+    if (!fd || ftruncate(fd.get(), static_cast<off_t>(wanted_memory(i))) != 0)
+      return text_of_errno("card" + std::to_string(i));
   }
   UniqueFd fd = open_folder_file("state.new", O_RDWR | O_CREAT | O_TRUNC);
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(state_bytes(cards, pages))) != 0) return text_of_errno("state");
-  State* made = map_file(fd.get(), state_bytes(cards, pages));
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(state_bytes(pages))) != 0) return text_of_errno("state");
+  State* made = map_file(fd.get(), state_bytes(pages));
   if (!made) return text_of_errno("state");
   char* real = realpath(settings().folder.c_str(), nullptr);
   std::string folder = real ? real : settings().folder;
   std::free(real);
   made->version = kVersion, made->layout = sizeof(State), made->magic = kMagic;
-  made->cards = cards, made->pages = pages, made->memory = memory;
+  made->cards = cards, made->pages = pages;
   made->exit_ns = settings().exit_ns.value_or(kDefaultExitNs);
   make_robust(&made->mutex);
   for (auto& each : made->slots) make_robust(&each.life);
+  uint64_t first_page = 0;
   for (uint32_t i = 0; i < kMaxCards; ++i) {
-    made->card[i].free_pages = pages;
-    made->card[i].turn.holder = -1;
-    make_uuid(folder, i, made->card[i].uuid);
+    Card& card = made->card[i];
+    card.turn.holder = -1;
+    make_uuid(folder, i, card.uuid);
+    if (i >= cards) continue;
+    card.memory = wanted_memory(i);
+    card.pages = card.free_pages = static_cast<uint32_t>(card.memory / kPageBytes);
+    card.first_page = first_page;
+    card.compute_mode = for_card(settings().compute_modes, i, 0);
+    first_page += card.pages;
   }
   if (rename(folder_file("state.new").c_str(), folder_file("state").c_str()) != 0) return text_of_errno("state");
   *result = made;
@@ -115,9 +128,12 @@ std::string create(State** result) {
 
 bool agrees(const State& found) {
   auto cards = settings().cards;
-  auto memory = settings().memory;
-  return (!cards || *cards == found.cards || (*cards > kMaxCards && found.cards == kMaxCards)) &&
-         (!memory || *memory / kPageBytes * kPageBytes == found.memory);
+  if (cards && std::min<uint32_t>(*cards, kMaxCards) != found.cards) return false;
+  for (uint32_t i = 0; i < found.cards; ++i) {
+    if (!settings().memory.empty() && wanted_memory(i) != found.card[i].memory) return false;
+    if (for_card(settings().compute_modes, i, found.card[i].compute_mode) != found.card[i].compute_mode) return false;
+  }
+  return true;
 }
 
 // Everybody who has the cards open keeps a shared lock on "users". The program may close our descriptor behind our
@@ -142,7 +158,7 @@ std::string attach() {
     if (errno != EINTR) return text_of_errno(folder + "/lock");
   State* found = map_existing();
   if ((!found || !agrees(*found)) && !in_use(found)) {
-    if (found) munmap(found, state_bytes(found->cards, found->pages));
+    if (found) munmap(found, state_bytes(found->pages));
     found = nullptr;
     if (std::string error = create(&found); !error.empty()) return folder + "/" + error;
   }

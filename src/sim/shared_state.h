@@ -24,6 +24,9 @@ inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kMaxShares = 4096;
 inline constexpr int kMaxEvents = 1024;
 
+// CUcomputemode; 1 was exclusive to a thread once and 3 is exclusive to a process, which here is the same.
+inline constexpr int32_t kModeDefault = 0, kModeProhibited = 2;
+
 enum class PageKind : uint8_t { memory = 1, context = 2, module = 3, managed = 4 };
 
 // A page is free when owner and share are both 0. A shared page belongs to its share and its owner says nothing.
@@ -71,6 +74,11 @@ struct Turn {
 
 struct Card {
   unsigned char uuid[16];
+  uint64_t memory;      // as the driver shows it
+  uint64_t first_page;  // of its part of the page table
+  uint32_t pages;
+  int32_t compute_mode;       // CUcomputemode
+  uint32_t exclusive_holder;  // slot + 1 of the process that has the contexts on a card of exclusive mode
   uint32_t free_pages, cursor;
   Turn turn;
   int64_t window_start_ns, window_busy_ns;
@@ -80,8 +88,8 @@ struct Card {
 struct State {
   uint64_t magic;
   uint32_t version, layout;
-  uint32_t cards, pages;  // of each card
-  uint64_t memory;        // of each card, as the driver shows it
+  uint32_t cards;
+  uint64_t pages;  // of all cards
   std::atomic<int64_t> exit_ns;
   uint32_t slots_used, shares_used;  // no slot or share beyond was ever used
   pthread_mutex_t mutex;
@@ -89,7 +97,7 @@ struct State {
   Share shares[kMaxShares];
   SharedEvent events[kMaxEvents];
   Card card[kMaxCards];
-  // Behind it: the page table, `pages` entries for each card.
+  // Behind it: the page table, card after card.
 };
 
 // Maps the folder's state, making it where there is none; sticks for the life of the process. Thread safe.
@@ -101,7 +109,7 @@ std::string folder_file(const std::string& name);
 // Opens (or makes, as open to others as the folder is) a file of the folder, close-on-exec.
 UniqueFd open_folder_file(const std::string& name, int flags);
 inline Page* pages_of(int card) {
-  return reinterpret_cast<Page*>(&state() + 1) + static_cast<uint64_t>(card) * state().pages;
+  return reinterpret_cast<Page*>(&state() + 1) + state().card[card].first_page;
 }
 
 // Holds the state's mutex. On construction the dead have been noticed and those dead for long enough have been cleared.

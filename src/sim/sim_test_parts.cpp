@@ -119,6 +119,47 @@ int show_devices() {
   return 0;
 }
 
+// What driver and management library say of each card; a line a card, and it must be the same.
+int show_cards() {
+  CU(cuInit)(0), ML(nvmlInit_v2)();
+  unsigned cards = 0;
+  ML(nvmlDeviceGetCount_v2)(&cards);
+  for (unsigned i = 0; i < cards; ++i) {
+    nvmlDevice_t device;
+    nvmlPciInfo_t pci;
+    nvmlMemory_v2_t memory{};
+    memory.version = sizeof memory | 2u << 24;
+    char name[96], same_name[96] = "", bus[32] = "";
+    int mode = -1, same_mode = -2;
+    size_t total = 0;
+    ML(nvmlDeviceGetHandleByIndex_v2)(i, &device);
+    ML(nvmlDeviceGetName)(device, name, sizeof name), ML(nvmlDeviceGetPciInfo_v3)(device, &pci);
+    ML(nvmlDeviceGetMemoryInfo_v2)(device, &memory), ML(nvmlDeviceGetComputeMode)(device, &mode);
+    int ordinal = static_cast<int>(i);
+    CU(cuDeviceGetName)(same_name, sizeof same_name, ordinal), CU(cuDeviceGetPCIBusId)(bus, sizeof bus, ordinal);
+    CU(cuDeviceTotalMem_v2)(&total, ordinal), CU(cuDeviceGetAttribute)(&same_mode, 20, ordinal);
+    bool same = !std::strcmp(name, same_name) && !std::strcmp(pci.busIdLegacy, bus) && mode == same_mode &&
+                total == memory.total - memory.reserved;
+    std::printf("%s, %zu MiB, %s, mode %d%s\n", name, total >> 20, bus, mode, same ? "" : ", and the driver differs");
+  }
+  return 0;
+}
+
+// Makes contexts on a card, as each line says: "primary", "release", "create", "destroy"; tells each result.
+int make_contexts(int device) {
+  CU(cuInit)(0);
+  CUcontext context = nullptr, own = nullptr;
+  for (std::string line; std::getline(std::cin, line);) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    if (line == "primary") result = CU(cuDevicePrimaryCtxRetain)(&context, device);
+    if (line == "release") result = CU(cuDevicePrimaryCtxRelease_v2)(device);
+    if (line == "create") result = CU(cuCtxCreate_v2)(&own, 0, device);
+    if (line == "destroy") result = CU(cuCtxDestroy_v2)(own);
+    std::printf("%d\n", result);
+  }
+  return 0;
+}
+
 int do_spins() {
   use_card();
   spin(1000, nullptr), CU(cuCtxSynchronize)();
@@ -297,6 +338,8 @@ int play(const std::string& part, const std::vector<std::string>& arguments) {
   if (part == "ipc_owner") return own_shared();
   if (part == "ipc_user") return use_shared(arguments.at(0));
   if (part == "fd_owner") return send_descriptor(static_cast<int>(number()));
+  if (part == "cards") return show_cards();
+  if (part == "contexts") return make_contexts(static_cast<int>(number()));
   if (part == "fd_user") return use_descriptor(static_cast<int>(number()));
   if (part == "pool_owner") return own_pool(static_cast<int>(number()));
   if (part == "pool_user") return use_pool(arguments);

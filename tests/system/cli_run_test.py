@@ -109,6 +109,9 @@ class Run(Case):
         for command in (["run", "true"], ["gpus"]):
             code = 125 if command[0] == "run" else 1
             self.refused(code, "BERTH_SIM_MEMORY.*'abc'.*such as 16G", *command, **with_variable("BERTH_SIM_MEMORY", "abc"))
+            self.refused(code, "BERTH_SIM_MEMORY.*'x'.*each GPU", *command, **with_variable("BERTH_SIM_MEMORY", "16G,x"))
+            self.refused(code, "BERTH_SIM_COMPUTE_MODE.*'shy'.*exclusive", *command,
+                         **with_variable("BERTH_SIM_COMPUTE_MODE", "default,shy"))
             self.refused(code, "BERTH_SIM_GPUS.*'xx'.*a number", *command, **with_variable("BERTH_SIM_GPUS", "xx"))
             self.refused(code, "is berth's own library", *command,
                          **with_variable("BERTH_DRIVER", f"{BUILD}/lib/berth/shim/libcuda.so.1"))
