@@ -48,9 +48,14 @@ CUresult linear(Call& call, Stream* stream, uint64_t to, Place to_place, uint64_
 
 // Needs no peer access: without it the real driver goes through the host.
 CUresult peer(Call& call, Stream* stream, uint64_t to, CUcontext to_context, uint64_t from, CUcontext from_context,
-              uint64_t bytes) {
-  if (!context_of(to_context) || !context_of(from_context)) return CUDA_ERROR_INVALID_CONTEXT;
-  return linear(call, stream, to, Place::device, from, Place::device, bytes, Wait::no);
+              uint64_t bytes, Wait wait) {
+  Context *target = context_of(to_context), *source = context_of(from_context);
+  if (!target || !source) return CUDA_ERROR_INVALID_CONTEXT;
+  // Documented of the form that is not named Async: one after another with all work of both devices.
+  if (wait == Wait::always)
+    for (Context* context : {source, target})
+      if (context != call.context) wait_for_context(call.lock, *context);
+  return linear(call, stream, to, Place::device, from, Place::device, bytes, wait);
 }
 
 template <class Description>
@@ -147,14 +152,16 @@ SIM_BOTH_FLAVOURS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr to, CUdeviceptr from
 SIM_BOTH_FLAVOURS(cuMemcpyPeer, _ptds,
                   (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes), {
                     SIM_CALL(kContext);
-                    return peer(call, stream_of(call, nullptr, flavour), to, to_context, from, from_context, bytes);
+                    return peer(call, stream_of(call, nullptr, flavour), to, to_context, from, from_context, bytes,
+                                Wait::always);
                   })
 SIM_BOTH_FLAVOURS(cuMemcpyPeerAsync, _ptsz,
                   (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                    CUstream stream),
                   {
                     SIM_CALL(kContext);
-                    return peer(call, stream_of(call, stream, flavour), to, to_context, from, from_context, bytes);
+                    return peer(call, stream_of(call, stream, flavour), to, to_context, from, from_context, bytes,
+                                Wait::no);
                   })
 
 // The interface of 32-bit pointers.

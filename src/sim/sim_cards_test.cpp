@@ -108,6 +108,14 @@ class SimPeers : public testing::Test {
       CU(cuDevicePrimaryCtxRelease_v2)(i);
     }
   }
+  // Into the current context: the one that kernel() keeps is another's.
+  static CUfunction load(const char* name) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    EXPECT_EQ(CU(cuModuleLoadData)(&module, kPtx), CUDA_SUCCESS);
+    EXPECT_EQ(CU(cuModuleGetFunction)(&function, module, name), CUDA_SUCCESS);
+    return function;
+  }
   static constexpr uint64_t kWords = 1000;
   CUcontext context[2] = {};
   CUdeviceptr memory[2] = {};
@@ -122,6 +130,12 @@ TEST_F(SimPeers, CopiesGoBetweenCardsWithoutPeerAccess) {
   EXPECT_EQ(CU(cuDeviceCanAccessPeer)(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
   std::vector<uint32_t> data(kWords), back(kWords);
   for (uint32_t i = 0; i < kWords; ++i) data[i] = i * 7;
+  ASSERT_EQ(CU(cuCtxSetCurrent)(context[1]), CUDA_SUCCESS);
+  uint64_t ns = 20'000'000;
+  void* arguments[] = {&ns};
+  ASSERT_EQ(launch(load("berth_spin"), nullptr, arguments), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuMemsetD32Async)(memory[1], 9, kWords, nullptr), CUDA_SUCCESS);  // comes before the copy, though in another context
+  ASSERT_EQ(CU(cuCtxSetCurrent)(context[0]), CUDA_SUCCESS);
   ASSERT_EQ(CU(cuMemcpyHtoD_v2)(memory[0], data.data(), kWords * 4), CUDA_SUCCESS);
   EXPECT_EQ(CU(cuMemcpyPeer)(memory[1], context[1], memory[0], context[0], kWords * 4), CUDA_SUCCESS);
   ASSERT_EQ(CU(cuCtxSynchronize)(), CUDA_SUCCESS);
@@ -140,10 +154,7 @@ TEST_F(SimPeers, CopiesGoBetweenCardsWithoutPeerAccess) {
 }
 
 TEST_F(SimPeers, KernelsNeedPeerAccess) {
-  CUmodule module;
-  CUfunction function;
-  ASSERT_EQ(CU(cuModuleLoadData)(&module, kPtx), CUDA_SUCCESS);
-  ASSERT_EQ(CU(cuModuleGetFunction)(&function, module, "berth_fill"), CUDA_SUCCESS);
+  CUfunction function = load("berth_fill");
   uint64_t words = kWords;
   uint32_t seed = 5;
   void* arguments[] = {&memory[1], &words, &seed};
@@ -157,8 +168,7 @@ TEST_F(SimPeers, KernelsNeedPeerAccess) {
   EXPECT_EQ(CU(cuCtxDisablePeerAccess)(context[1]), CUDA_SUCCESS);
   CUcontext failing;
   ASSERT_EQ(CU(cuCtxCreate_v2)(&failing, 0, 0), CUDA_SUCCESS);
-  ASSERT_EQ(CU(cuModuleLoadData)(&module, kPtx), CUDA_SUCCESS);
-  ASSERT_EQ(CU(cuModuleGetFunction)(&function, module, "berth_fill"), CUDA_SUCCESS);
+  function = load("berth_fill");
   EXPECT_EQ(launch(function, nullptr, arguments), CUDA_SUCCESS);
   EXPECT_EQ(CU(cuCtxSynchronize)(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(CU(cuCtxDestroy_v2)(failing), CUDA_SUCCESS);
