@@ -238,5 +238,6 @@ inline constexpr int kPointerContext = 1, kPointerDeviceOrdinal = 9;
 inline constexpr int kP2PPerformanceRank = 1, kP2POnlyPartialNativeAtomic = 5;
 inline constexpr int kMemRangePreferredLocation = 2, kMemRangeAccessedBy = 3, kMemRangeLastPrefetchLocation = 4;
 inline constexpr int kMemAllocationPinned = 1;
+inline constexpr int kDeviceAttrComputeMode = 20;
 inline constexpr int kDeviceAttrMultiprocessorCount = 16, kDeviceAttrMaxThreadsPerMultiprocessor = 39;
 }  // namespace berth::abi

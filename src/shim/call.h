@@ -60,6 +60,8 @@ class AllocCall : public ClientCall {
   // As Client::reserve; asks the process's own idle pool memory back before it takes no for an answer.
   bool reserve(const Allocation& what, wire::Force force, uint64_t* granted);
   bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted);
+  // One context. Not granted: what its creation answers, by quota or by the compute mode.
+  CUresult reserve_context(uint32_t device, uint64_t* granted);
 
   // A valid grant and yet no memory: while a dead client's memory is on its way back, waits for it and tries again.
   template <class Real>

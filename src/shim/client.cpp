@@ -68,7 +68,7 @@ void Client::flush_releases() {
     }
 }
 
-bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted) {
+bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted, wire::GrantStatus* why) {
   *granted = 0;
   if (device >= wire::kMaxDevices) return true;  // not one that the daemon can know
   uint64_t until = now_ns() + kDaemonPatienceNs;
@@ -85,7 +85,10 @@ bool Client::reserve(uint32_t device, Kind kind, uint64_t bytes, wire::Force for
       if (connection_.send(&reserve, sizeof reserve, true) && connection_.receive(&grant, sizeof grant, sequence_, activity) &&
           wire::check_message<wire::Grant>(&grant, sizeof grant)) {
         releases_on_the_way_.store(false, std::memory_order_relaxed);  // packets are read in order
-        if (grant.status != wire::GrantStatus::granted) return false;
+        if (grant.status != wire::GrantStatus::granted) {
+          if (why) *why = grant.status;
+          return false;
+        }
         held_[device][static_cast<int>(kind)] += grant.bytes;
         *granted = grant.bytes;
         return true;
@@ -114,7 +117,10 @@ void Client::release(uint32_t device, Kind kind, uint64_t bytes) {
     slack_[device] += bytes;
     return;
   }
-  unsent_[device][static_cast<int>(kind)] += bytes;
+  // What NVML has found beyond our own count goes with the last context, too.
+  uint64_t& unsent = unsent_[device][static_cast<int>(kind)];
+  if (kind == Kind::overhead && held == 0) unsent = wire::kAllBytes;
+  else if (unsent != wire::kAllBytes) unsent += bytes;
   flush_releases();
 }
 

@@ -52,7 +52,8 @@ class Streams;
 class Client {
  public:
   // Puts `bytes` on the account if the daemon grants them; `granted` is what to release later (differs only for contexts).
-  bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted);
+  // `why` is set where the daemon has refused.
+  bool reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::Force force, uint64_t* granted, wire::GrantStatus* why = nullptr);
   void release(uint32_t device, wire::Kind kind, uint64_t bytes);
 
   // What an allocation needs on the account, and its release. Small ones (Allocation::shares_page) are packed into pages by

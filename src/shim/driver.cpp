@@ -101,6 +101,15 @@ bool AllocCall::reserve(uint32_t device, wire::Kind kind, uint64_t bytes, wire::
   return reserve(what, force, granted);
 }
 
+CUresult AllocCall::reserve_context(uint32_t device, uint64_t* granted) {
+  for (bool again = true;; again = false) {
+    wire::GrantStatus why = wire::GrantStatus::over_quota;
+    if (client().reserve(device, wire::Kind::overhead, 0, wire::Force::first_context, granted, &why)) return CUDA_SUCCESS;
+    if (why == wire::GrantStatus::unavailable) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (!again || !give_back_idle_pool_memory(client(), device)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+}
+
 bool AllocCall::wait_for_leaving(uint32_t device, uint64_t bytes, int tries) {
   const wire::PageDevice* numbers = client().device(device);
   if (!numbers || numbers->leaving_bytes.load(std::memory_order_relaxed) == 0 || tries >= 200) {

@@ -15,7 +15,7 @@ CUresult create(AllocCall& call, CUcontext* context, CUdevice device, Real real,
   if (!context || device < 0) return real();
   Allocation made;
   uint32_t ordinal = account_of(device);
-  if (!call.reserve(ordinal, wire::Kind::overhead, 0, wire::Force::first_context, &made.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (CUresult refused = call.reserve_context(ordinal, &made.bytes); refused != CUDA_SUCCESS) return refused;
   CUresult result = call.call_while_leaving(ordinal, made.bytes, real);
   if (result != CUDA_SUCCESS) {
     call.client().release(ordinal, wire::Kind::overhead, made.bytes);

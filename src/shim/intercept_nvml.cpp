@@ -5,6 +5,7 @@
 #include "abi/generated/nvml_intercepts.h"
 #include "abi/generated/nvml_real.h"
 #include "abi/generated/nvml_rows.h"
+#include "shim/compute_mode.h"
 #include "shim/real_library.h"
 #include "shim/virtual_nvml.h"
 
@@ -157,6 +158,14 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(QueryCall& call, decltype(&::nvmlDeviceG
   memory->free = view.free;
   if (view.own_total) memory->reserved = 0;
   memory->used = view.total - view.free - memory->reserved;
+  return result;
+}
+
+// The stricter of berth's mode and what the card itself says, which is left as it is.
+nvmlReturn_t nvmlDeviceGetComputeMode(QueryCall& call, decltype(&::nvmlDeviceGetComputeMode) real, nvmlDevice_t device, int* mode) {
+  nvmlReturn_t result = real(device, mode);
+  const wire::PageDevice* numbers = result == NVML_SUCCESS ? numbers_of(call.client(), device) : nullptr;
+  if (numbers) *mode = stricter_mode(*mode, *numbers);
   return result;
 }
 

@@ -12,7 +12,7 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kPageLayout = 4;
+inline constexpr uint32_t kPageLayout = 5;
 inline constexpr uint64_t kNoQuota = ~0ull;
 
 // Bits of DaemonPage::gate. 0: submissions pass with one look at the word.
@@ -35,6 +35,7 @@ struct PageDevice {
   std::atomic<uint64_t> free_bytes;  // what could still be granted, perhaps after a wait for what leaves (never more than quota - used)
   std::atomic<uint64_t> used_bytes;  // by all living processes of the job, overhead included
   std::atomic<uint64_t> leaving_bytes;  // of dead clients, not yet back: worth waiting for on a real out-of-memory
+  std::atomic<uint32_t> compute_mode;   // that holds on the card, as CUcomputemode: the card's own or the configuration's
 };
 
 // Time on one card.

@@ -130,6 +130,7 @@ enum class GrantStatus : uint32_t {
   granted = 0,
   over_quota = 1,   // the job's quota
   device_full = 2,  // the device, or what others were promised
+  unavailable = 3,  // contexts only: the device is prohibited, or exclusive and another process's
 };
 struct Grant {
   static constexpr MessageType kType = MessageType::grant;
@@ -140,12 +141,13 @@ struct Grant {
   uint64_t available;  // what the job could still have been granted
 };
 
+inline constexpr uint64_t kAllBytes = ~0ull;
 struct Release {
   static constexpr MessageType kType = MessageType::release;
   Header header;
   uint32_t device;
   Kind kind;
-  uint64_t bytes;
+  uint64_t bytes;  // at most what is on the account is released; kAllBytes: all of the kind
 };
 
 struct Refresh {

@@ -74,6 +74,7 @@ for ours, theirs in (("kLimitStackSize", "CU_LIMIT_STACK_SIZE"), ("kMemLocationD
                      ("kP2POnlyPartialNativeAtomic", "CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED"),
                      ("kMemRangePreferredLocation", "CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION"), ("kMemRangeAccessedBy", "CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY"),
                      ("kMemRangeLastPrefetchLocation", "CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION"), ("kMemAllocationPinned", "CU_MEM_ALLOCATION_TYPE_PINNED"),
+                     ("kDeviceAttrComputeMode", "CU_DEVICE_ATTRIBUTE_COMPUTE_MODE"),
                      ("kDeviceAttrMultiprocessorCount", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
                      ("kDeviceAttrMaxThreadsPerMultiprocessor", "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR")):
     checked += 1

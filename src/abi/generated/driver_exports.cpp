@@ -85,6 +85,11 @@ extern "C" BERTH_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory a0) {
   if (call.bypass()) return real::cuDestroyExternalMemory(a0);
   return shim::intercept::cuDestroyExternalMemory(call, &real::cuDestroyExternalMemory, a0);
 }
+extern "C" BERTH_EXPORT CUresult cuDeviceGetAttribute(int* a0, CUdevice_attribute a1, CUdevice a2) {
+  shim::QueryCall call;
+  if (call.bypass()) return real::cuDeviceGetAttribute(a0, a1, a2);
+  return shim::intercept::cuDeviceGetAttribute(call, &real::cuDeviceGetAttribute, a0, a1, a2);
+}
 extern "C" BERTH_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice a0) {
   shim::FreeCall call;
   if (call.bypass()) return real::cuDeviceGraphMemTrim(a0);

@@ -54,7 +54,6 @@ BERTH_FORWARD cuDevSmResourceSplitByCount, 62
 BERTH_FORWARD cuDeviceCanAccessPeer, 63
 BERTH_FORWARD cuDeviceComputeCapability, 64
 BERTH_FORWARD cuDeviceGet, 65
-BERTH_FORWARD cuDeviceGetAttribute, 66
 BERTH_FORWARD cuDeviceGetByPCIBusId, 67
 BERTH_FORWARD cuDeviceGetCount, 68
 BERTH_FORWARD cuDeviceGetDefaultMemPool, 69

@@ -22,6 +22,7 @@ CUresult cuCtxSetLimit(AllocCall& call, decltype(&::cuCtxSetLimit) real, CUlimit
 CUresult cuCtxSynchronize(SyncCall& call, decltype(&::cuCtxSynchronize) real);
 CUresult cuCtxSynchronize_v2(SyncCall& call, decltype(&::cuCtxSynchronize_v2) real, CUcontext);
 CUresult cuDestroyExternalMemory(FreeCall& call, decltype(&::cuDestroyExternalMemory) real, CUexternalMemory);
+CUresult cuDeviceGetAttribute(QueryCall& call, decltype(&::cuDeviceGetAttribute) real, int*, CUdevice_attribute, CUdevice);
 CUresult cuDeviceGraphMemTrim(FreeCall& call, decltype(&::cuDeviceGraphMemTrim) real, CUdevice);
 CUresult cuDevicePrimaryCtxRelease(FreeCall& call, decltype(&::cuDevicePrimaryCtxRelease) real, CUdevice);
 CUresult cuDevicePrimaryCtxRelease_v2(FreeCall& call, decltype(&::cuDevicePrimaryCtxRelease_v2) real, CUdevice);

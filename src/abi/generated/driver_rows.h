@@ -766,7 +766,7 @@ inline constexpr RowFacts kRowFacts[kRows] = {
     {"cuDeviceCanAccessPeer", Becomes::forward, Class::none, false, true},
     {"cuDeviceComputeCapability", Becomes::forward, Class::none, false, true},
     {"cuDeviceGet", Becomes::forward, Class::none, false, true},
-    {"cuDeviceGetAttribute", Becomes::forward, Class::none, false, true},
+    {"cuDeviceGetAttribute", Becomes::intercept, Class::query, false, true},
     {"cuDeviceGetByPCIBusId", Becomes::forward, Class::none, false, true},
     {"cuDeviceGetCount", Becomes::forward, Class::none, false, true},
     {"cuDeviceGetDefaultMemPool", Becomes::forward, Class::none, false, true},

@@ -4,6 +4,11 @@
 
 using namespace berth;
 
+extern "C" BERTH_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t a0, int* a1) {
+  shim::QueryCall call;
+  if (call.bypass()) return real::nvmlDeviceGetComputeMode(a0, a1);
+  return shim::intercept::nvmlDeviceGetComputeMode(call, &real::nvmlDeviceGetComputeMode, a0, a1);
+}
 extern "C" BERTH_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t a0, unsigned* a1, nvmlProcessInfo_v1_t* a2) {
   shim::QueryCall call;
   if (call.bypass()) return real::nvmlDeviceGetComputeRunningProcesses(a0, a1, a2);

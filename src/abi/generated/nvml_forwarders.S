@@ -41,7 +41,6 @@ BERTH_FORWARD nvmlDeviceGetClock, 33
 BERTH_FORWARD nvmlDeviceGetClockInfo, 34
 BERTH_FORWARD nvmlDeviceGetClockOffsets, 35
 BERTH_FORWARD nvmlDeviceGetComputeInstanceId, 36
-BERTH_FORWARD nvmlDeviceGetComputeMode, 37
 BERTH_FORWARD nvmlDeviceGetConfComputeGpuAttestationReport, 41
 BERTH_FORWARD nvmlDeviceGetConfComputeGpuCertificate, 42
 BERTH_FORWARD nvmlDeviceGetConfComputeMemSizeInfo, 43

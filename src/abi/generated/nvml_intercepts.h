@@ -6,6 +6,7 @@
 
 namespace berth::shim::intercept {
 
+nvmlReturn_t nvmlDeviceGetComputeMode(QueryCall& call, decltype(&::nvmlDeviceGetComputeMode) real, nvmlDevice_t, int*);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(QueryCall& call, decltype(&::nvmlDeviceGetComputeRunningProcesses) real, nvmlDevice_t, unsigned*, nvmlProcessInfo_v1_t*);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(QueryCall& call, decltype(&::nvmlDeviceGetComputeRunningProcesses_v2) real, nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(QueryCall& call, decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) real, nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);

@@ -459,7 +459,7 @@ inline constexpr RowFacts kRowFacts[kRows] = {
     {"nvmlDeviceGetClockInfo", Becomes::forward, Class::none, false, true},
     {"nvmlDeviceGetClockOffsets", Becomes::forward, Class::none, false, true},
     {"nvmlDeviceGetComputeInstanceId", Becomes::forward, Class::none, false, true},
-    {"nvmlDeviceGetComputeMode", Becomes::forward, Class::none, false, true},
+    {"nvmlDeviceGetComputeMode", Becomes::intercept, Class::query, false, true},
     {"nvmlDeviceGetComputeRunningProcesses", Becomes::intercept, Class::query, false, true},
     {"nvmlDeviceGetComputeRunningProcesses_v2", Becomes::intercept, Class::query, false, true},
     {"nvmlDeviceGetComputeRunningProcesses_v3", Becomes::intercept, Class::query, false, true},
