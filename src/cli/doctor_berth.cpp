@@ -48,7 +48,20 @@ Check check_reach() {
           "something comes before LD_LIBRARY_PATH (LD_PRELOAD, LD_AUDIT?): unset it, or use --isolate"};
 }
 
-Check check_daemon() {
+// Compute modes that the daemon's configuration sets; what cards are set to stands with them.
+void add_modes(const Json& status, Checks* checks) {
+  for (const Json& device : status.value("devices", Json::array())) {
+    std::string mode = device.value("compute_mode", "default");
+    if (mode == "default" || mode == device.value("card_compute_mode", "default")) continue;
+    std::string file = status.value("config_file", Json()).is_string() ? status["config_file"].get<std::string>() : "its configuration";
+    checks->push_back({"compute mode", Health::warning,
+                       "the daemon keeps device " + std::to_string(device.value("index", 0)) + " " + mode +
+                           (mode == "exclusive" ? ": one job and one process at a time" : ": no job is admitted there"),
+                       "[device] in " + file + " says so; \"default\" lets several share it"});
+  }
+}
+
+Check check_daemon(Checks* more) {
   auto connection = client::connect_daemon();
   if (!connection && connection.error().code == "unreachable") {
     auto socket = client::own_socket();
@@ -60,6 +73,7 @@ Check check_daemon() {
   if (!status) return {"daemon", Health::failed, status.error().message, ""};
   std::string version = status->value("version", "unknown");
   std::string found = connection->socket() + ", pid " + std::to_string(connection->daemon_pid()) + ", version " + version;
+  add_modes(*status, more);
   if (version != BERTH_VERSION)
     return {"daemon", Health::warning, found, "this command is version " BERTH_VERSION ": end the daemon when no job runs, and the next berth run starts the new one"};
   return {"daemon", Health::ok, found, ""};
@@ -85,7 +99,8 @@ void add_other_daemons(Checks* checks) {
 }  // namespace
 
 Checks check_berth() {
-  Checks checks{check_files(), check_reach(), check_daemon()};
+  Checks modes, checks{check_files(), check_reach(), check_daemon(&modes)};
+  checks.insert(checks.end(), modes.begin(), modes.end());
   add_other_daemons(&checks);
   return checks;
 }

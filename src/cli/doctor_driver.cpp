@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -68,14 +69,21 @@ void add_mps(Checks* checks) {
                        "programs that use it share their faults; end it (echo quit | nvidia-cuda-mps-control) to avoid that"});
 }
 
+// As cuda.h numbers them.
+constexpr int kDefault = 0, kProhibited = 2;
+
 void add_devices(const NvmlView& nvml, Checks* checks) {
+  // One that is closed to sharing is a fault only where there is no other.
+  bool any = std::any_of(nvml.devices.begin(), nvml.devices.end(), [](const auto& d) { return d.compute_mode == kDefault; });
+  Health closed = any ? Health::warning : Health::failed;
   for (const NvmlView::Device& device : nvml.devices) {
     std::string name = "device " + std::to_string(device.index), index = std::to_string(device.index);
     std::string found = device.name + ", " + format_size(device.total_bytes) + ", " + device.uuid;
-    if (device.compute_mode == 2)
-      checks->push_back({name, Health::failed, found + ", compute mode prohibited", "nvidia-smi -i " + index + " -c DEFAULT (as root)"});
-    else if (device.compute_mode != 0)
-      checks->push_back({name, Health::failed, found + ", compute mode exclusive: one process at a time",
+    if (device.compute_mode == kProhibited)
+      checks->push_back({name, closed, found + ", compute mode prohibited: no job is admitted there",
+                         "nvidia-smi -i " + index + " -c DEFAULT (as root)"});
+    else if (device.compute_mode != kDefault)
+      checks->push_back({name, closed, found + ", compute mode exclusive: one job and one process at a time",
                          "nvidia-smi -i " + index + " -c DEFAULT (as root)"});
     else if (device.mig)
       checks->push_back({name, Health::warning, found + ", MIG is on", "berth shares whole devices; it doesn't know MIG instances"});

@@ -2,12 +2,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 #include "base/paths.h"
 #include "base/size.h"
 #include "cli/doctor.h"
 #include "cli/probe.h"
+#include "client/daemon.h"
 
 namespace berth::cli {
 namespace {
@@ -35,17 +37,37 @@ Json read_result(const Result<std::string>& text, int status, const Arguments& a
   return result;
 }
 
-Result<Child> start_load(char which, const std::string& quota, const Arguments& arguments) {
+// A device that lets two programs in: with several, jobs would go to one each.
+std::optional<unsigned> shared_device(const NvmlView& nvml) {
+  Json closed = Json::array();  // by the daemon's configuration
+  if (auto connection = client::connect_daemon())
+    if (auto status = connection->request({{"op", "status"}}))
+      for (const Json& device : status->value("devices", Json::array()))
+        if (device.value("compute_mode", "default") != "default") closed.push_back(device.value("uuid", ""));
+  for (const NvmlView::Device& device : nvml.devices)
+    if (device.compute_mode == 0 && std::find(closed.begin(), closed.end(), Json(device.uuid)) == closed.end())
+      return device.index;
+  return std::nullopt;
+}
+
+// How the two are run.
+struct Place {
+  unsigned device;
+  uint64_t quota;
+};
+
+Result<Child> start_load(char which, const Place& place, const Arguments& arguments) {
   std::string bin = executable_folder(), name = "doctor-" + std::to_string(::getpid()) + "-" + which;
-  Arguments argv{bin + "/berth", "run", "-n", name, "-m", quota, "--", bin + "/berth-load"};
+  Arguments argv{bin + "/berth", "run", "-n", name, "-m", std::to_string(place.quota), "--device", std::to_string(place.device),
+                 "--", bin + "/berth-load"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   argv.push_back("--json");
   return Child::execute(argv, {}, true);
 }
 
 // Two jobs that run the same at the same time.
-std::vector<Json> run_two(const std::string& quota, const Arguments& arguments) {
-  auto one = start_load('a', quota, arguments), two = start_load('b', quota, arguments);
+std::vector<Json> run_two(const Place& place, const Arguments& arguments) {
+  auto one = start_load('a', place, arguments), two = start_load('b', place, arguments);
   std::vector<Json> results;
   for (Result<Child>* child : {&one, &two}) {
     int status = 0;
@@ -68,8 +90,9 @@ uint64_t sum_of(const std::vector<Json>& results, const char* key) {
 }
 
 // Both allocate until they are refused: neither may get more than its quota, and what it has must stay its own.
-Check check_quotas(uint64_t quota) {
-  auto results = run_two(std::to_string(quota), {"alloc", "--grow", "--step", "32M", "--seconds", "1"});
+Check check_quotas(const Place& place) {
+  const uint64_t quota = place.quota;
+  auto results = run_two(place, {"alloc", "--grow", "--step", "32M", "--seconds", "1"});
   if (auto fault = fault_of(results); !fault.empty()) return {"quotas", Health::failed, fault, "run it by hand to see more"};
   uint64_t least = ~0ull, most = 0;
   for (const Json& result : results) {
@@ -87,8 +110,8 @@ Check check_quotas(uint64_t quota) {
 }
 
 // Both write and verify for some seconds.
-Check check_progress(uint64_t quota) {
-  auto results = run_two(std::to_string(quota), {"check", "--bytes", "64M", "--seconds", "2"});
+Check check_progress(const Place& place) {
+  auto results = run_two(place, {"check", "--bytes", "64M", "--seconds", "2"});
   if (auto fault = fault_of(results); !fault.empty()) return {"progress", Health::failed, fault, "run it by hand to see more"};
   std::string found = "two programs side by side verified their memory " + std::to_string(results[0].value("rounds", 0)) +
                       " and " + std::to_string(results[1].value("rounds", 0)) + " times";
@@ -104,11 +127,15 @@ Checks check_by_running() {
   NvmlView nvml = read_nvml();
   if (nvml.devices.empty())
     return {{"test", Health::failed, "no device to test on", "set BERTH_DRIVER=sim to test on a simulated one"}};
-  uint64_t quota = kUsualQuota;
-  for (const NvmlView::Device& device : nvml.devices) quota = std::min(quota, device.total_bytes / 4);
-  Check quotas = check_quotas(quota);
+  auto device = shared_device(nvml);
+  if (!device)
+    return {{"test", Health::warning, "not run: the compute modes let no two programs share a device", "see the devices above"}};
+  Place place{*device, kUsualQuota};
+  for (const NvmlView::Device& each : nvml.devices)
+    if (each.index == *device) place.quota = std::min(place.quota, each.total_bytes / 4);
+  Check quotas = check_quotas(place);
   if (quotas.health == Health::failed) return {quotas};
-  return {quotas, check_progress(quota)};
+  return {quotas, check_progress(place)};
 }
 
 }  // namespace berth::cli

@@ -68,6 +68,7 @@ TopLine device_line(const TopData& data, const Json& device, size_t bar_width) {
   line.push_back({" " + right(size_cell(device, "used_bytes"), kSize) + " " +
                   right(size_cell(device, "promised_bytes"), kSize) + " " +
                   right(size_cell(device, "total_bytes"), kSize) + "  " + text_cell(device, "name")});
+  if (std::string mode = text_cell(device, "compute_mode"); mode != "default" && mode != "-") line.push_back({", " + mode});
   if (holder != "-") line.push_back({", shared out by " + holder + " too", TopStyle::trouble});
   return line;
 }

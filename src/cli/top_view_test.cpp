@@ -109,6 +109,32 @@ TEST(TopView, EveryLineFitsWhateverTheSize) {
   }
 }
 
+TEST(TopView, AnyNumberOfDevices) {
+  for (size_t count : {1, 2, 8, 16}) {
+    TopData data = shown(3);
+    for (size_t i = 1; i < count; ++i) {
+      data.devices.push_back(data.devices[0]);
+      data.devices[i]["index"] = i;
+    }
+    for (size_t height : {24, 60}) {
+      std::string text = joined(text_of(data, {}, {80, height}));
+      size_t fit = std::min<size_t>(count, height == 24 ? 8 : 16);
+      for (size_t i = 0; i < count; ++i)
+        EXPECT_EQ(text.find("\n " + std::string(i < 10 ? " " : "") + std::to_string(i) + "  [") != std::string::npos, i < fit) << text;
+      EXPECT_EQ(text.find("and " + std::to_string(count - fit) + " more") != std::string::npos, fit < count) << text;
+      EXPECT_NE(text.find("train-3"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(TopView, AComputeModeThatIsNotTheUsualOneStandsWithItsDevice) {
+  TopData data = shown(1);
+  data.devices[0]["compute_mode"] = "default";
+  EXPECT_EQ(joined(text_of(data, {}, {100, 12})).find(", default"), std::string::npos);
+  data.devices[0]["compute_mode"] = "exclusive";
+  EXPECT_NE(joined(text_of(data, {}, {100, 12})).find("H200, exclusive\n"), std::string::npos);
+}
+
 TEST(TopView, EightyColumnsLoseNothingOfTheUsualJob) {
   TopData data = shown(1);
   data.jobs[0]["gpu_share_ratio"] = data.jobs[0]["gpu_share_60s_ratio"] = 1;

@@ -82,6 +82,12 @@ std::string gpus_view(const Json& gpus, const Look& look) {
                size_cell(gpu, "promised_bytes"), size_cell(gpu, "unmanaged_bytes"), size_cell(gpu, "promisable_bytes"),
                std::to_string(list(gpu, "jobs").size())});
     table.add({"", Cell(text_cell(gpu, "uuid"), 7)});
+    if (std::string mode = text_cell(gpu, "compute_mode"); mode != "default" && mode != "-") {
+      std::string who = text_cell(gpu, "exclusive_to");
+      table.add({"", Cell("compute mode " + mode + (mode == text_cell(gpu, "card_compute_mode") ? ", set on the card" : "") +
+                              (who == "-" ? "" : ": " + who + " has it"),
+                          7)});
+    }
     if (std::string holder = text_cell(gpu, "held_by"); holder != "-")
       table.add({"", Cell("another daemon shares it out too: " + holder, 7)});
     for (const Json& process : list(gpu, "unmanaged"))

@@ -57,6 +57,17 @@ TEST(Views, UnknownIsADash) {
   EXPECT_EQ(ps_view(Json::object(), {}), "NAME  STATE  PRIORITY  WEIGHT  GPU  USED  OVERHEAD  QUOTA  SHARE  WAITED\n");
 }
 
+TEST(Views, GpusShowAComputeModeThatIsNotTheUsualOne) {
+  Json gpu = {{"index", 0}, {"name", "H200"}, {"uuid", "GPU-1"}, {"compute_mode", "default"}, {"card_compute_mode", "default"},
+              {"exclusive_to", nullptr}};
+  EXPECT_EQ(gpus_view({{"devices", {gpu}}}, {}).find("compute mode"), std::string::npos);
+  gpu.update({{"compute_mode", "exclusive"}, {"exclusive_to", "train-1 (alice)"}});
+  EXPECT_NE(gpus_view({{"devices", {gpu}}}, {}).find("\n     compute mode exclusive: train-1 (alice) has it\n"), std::string::npos)
+      << gpus_view({{"devices", {gpu}}}, {});
+  gpu.update({{"compute_mode", "prohibited"}, {"card_compute_mode", "prohibited"}, {"exclusive_to", nullptr}});
+  EXPECT_NE(gpus_view({{"devices", {gpu}}}, {}).find("compute mode prohibited, set on the card\n"), std::string::npos);
+}
+
 TEST(Views, WaitingTellsForWhat) {
   Json waiting = job();
   waiting["state"] = "waiting";

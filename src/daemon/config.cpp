@@ -17,6 +17,7 @@
 #pragma pop_macro("NDEBUG")
 
 #include "base/size.h"
+#include "policy/compute_mode.h"
 
 namespace berth::daemon {
 namespace {
@@ -144,6 +145,44 @@ Status read_events(const std::string& file, const toml::node& node, Config* conf
   return Ok{};
 }
 
+Result<policy::ComputeMode> read_mode(const std::string& file, const toml::node& node, const std::string& name) {
+  auto mode = policy::parse_compute_mode(node.value_or<std::string>(""));
+  if (!mode) return at(file, node.source(), name + ".compute_mode must be \"default\", \"exclusive\" or \"prohibited\"");
+  return *mode;
+}
+
+bool names_device(std::string_view key) {
+  bool index = !key.empty() && key.size() < 5 && key.find_first_not_of("0123456789") == std::string_view::npos;
+  return index || (key.starts_with("GPU-") && key.size() > 4);
+}
+
+Status read_device(const std::string& file, const toml::node& node, Config* config) {
+  const toml::table* table = node.as_table();
+  if (!table) return at(file, node.source(), "device must be a table");
+  for (const auto& [key, value] : *table) {
+    std::string name = "device.\"" + std::string(key.str()) + "\"";
+    bool own = names_device(key.str());
+    const toml::node* mode = own && value.is_table() ? value.as_table()->get("compute_mode") : &value;
+    if (!own && key.str() != "compute_mode")
+      return at(file, key.source(), "unknown key '" + std::string(key.str()) +
+                                        "' in device; known are compute_mode, and tables of single devices such as "
+                                        "[device.\"0\"] or [device.\"GPU-5d4e1d2c-...\"]");
+    if (own && !value.is_table()) return at(file, value.source(), name + " must be a table");
+    if (own)
+      if (auto status = only(file, *value.as_table(), name, {"compute_mode"}); !status) return status;
+    if (!mode) continue;
+    auto read = read_mode(file, *mode, own ? name : "device");
+    if (!read) return read.error();
+    if (own)
+      config->modes.own.emplace_back(key.str(), *read);
+    else
+      config->modes.all = *read;
+  }
+  std::stable_partition(config->modes.own.begin(), config->modes.own.end(),
+                        [](const auto& entry) { return !entry.first.starts_with("GPU-"); });
+  return Ok{};
+}
+
 Status read_scheduler(const std::string& file, const toml::node& node, Config* config) {
   const toml::table* table = node.as_table();
   if (!table) return at(file, node.source(), "scheduler must be a table");
@@ -185,10 +224,11 @@ Result<Config> read_config(const std::string& file) {
   const toml::table& table = parsed.table();
   Config config;
   config.file = file;
-  if (auto status = only(file, table, "the file", {"daemon", "limits", "events", "scheduler"}); !status) return status.error();
+  if (auto status = only(file, table, "the file", {"daemon", "device", "limits", "events", "scheduler"}); !status) return status.error();
   using Reader = Status (*)(const std::string&, const toml::node&, Config*);
   for (auto [key, reader] :
        {std::pair<const char*, Reader>{"daemon", read_daemon},
+        {"device", read_device},
         {"limits", read_all_limits},
         {"events", read_events},
         {"scheduler", read_scheduler}})

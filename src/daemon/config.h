@@ -25,6 +25,12 @@ struct SchedulerConfig {
   policy::Time starvation = std::chrono::seconds(10);
 };
 
+// Compute modes of devices: of all, and of those that have a table of their own, by index or UUID in the file's words.
+struct DeviceModes {
+  policy::ComputeMode all = policy::ComputeMode::shared;
+  std::vector<std::pair<std::string, policy::ComputeMode>> own;  // the last that fits a device decides: UUIDs after indices
+};
+
 struct Config {
   std::string file;  // "" = none
   std::optional<std::string> socket;
@@ -33,6 +39,7 @@ struct Config {
   std::map<std::string, LimitRow> user_limits, group_limits;
   size_t keep_events = 1000;
   SchedulerConfig scheduler;
+  DeviceModes modes;
 };
 
 // An unknown key, or a value that is none, is an error with file and line.

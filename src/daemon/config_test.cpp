@@ -121,4 +121,33 @@ TEST_F(ConfigTest, TheSchedulersFiguresHaveBounds) {
   EXPECT_EQ(error("scheduler = 3"), file_ + ":1: scheduler must be a table");
 }
 
+TEST_F(ConfigTest, ComputeModesOfAllAndOfSingleDevices) {
+  auto config = read(R"(
+    [device]
+    compute_mode = "exclusive"
+    [device."GPU-0123"]
+    compute_mode = "prohibited"
+    [device."3"]
+    compute_mode = "default"
+    [device.4]
+  )");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->modes.all, policy::ComputeMode::exclusive);
+  using Own = std::vector<std::pair<std::string, policy::ComputeMode>>;
+  EXPECT_EQ(config->modes.own, (Own{{"3", policy::ComputeMode::shared}, {"GPU-0123", policy::ComputeMode::prohibited}}));
+  EXPECT_EQ(read("[device]\ncompute_mode = \"exclusive_process\"")->modes.all, policy::ComputeMode::exclusive);
+  EXPECT_EQ(read("")->modes.all, policy::ComputeMode::shared);
+}
+
+TEST_F(ConfigTest, ComputeModesThatAreNone) {
+  EXPECT_EQ(error("[device]\ncompute_mode = \"Exclusive\""),
+            file_ + ":2: device.compute_mode must be \"default\", \"exclusive\" or \"prohibited\"");
+  EXPECT_TRUE(error("[device.\"0\"]\ncompute_mode = 3").starts_with(file_ + ":2: device.\"0\".compute_mode must be"));
+  EXPECT_EQ(error("[device.\"0\"]\nmode = 3"), file_ + ":2: unknown key 'mode' in device.\"0\"; known are compute_mode");
+  for (const char* text : {"[device]\nmode = \"default\"", "[device]\n\"-1\" = {}", "[device]\n\"GPU-\" = {}", "[device]\n\"0\" = \"exclusive\"",
+                           "[device]\n\"99999\" = {}"})
+    EXPECT_TRUE(error(text).starts_with(file_ + ":2: ")) << error(text);
+  EXPECT_EQ(error("device = 1"), file_ + ":1: device must be a table");
+}
+
 }  // namespace berth::daemon

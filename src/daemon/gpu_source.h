@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "policy/reconcile.h"
+#include "policy/state.h"
 
 namespace berth::daemon {
 
@@ -14,11 +15,13 @@ struct GpuInfo {
   std::string uuid;  // "GPU-..."
   std::string name;
   uint64_t total_bytes = 0;
+  policy::ComputeMode compute_mode = policy::ComputeMode::shared;  // the card's own
 };
 
 struct GpuReading {
   uint64_t used_bytes = 0;
   bool lists_processes = true;
+  policy::ComputeMode compute_mode = policy::ComputeMode::shared;
   std::vector<policy::ProcessUse> processes;
   bool operator==(const GpuReading&) const = default;
 };

@@ -12,6 +12,8 @@
 #include "daemon/device_lock.h"
 #include "daemon/log.h"
 #include "daemon/users.h"
+#include "policy/compute_mode.h"
+#include "policy/placement.h"
 
 namespace berth::daemon {
 namespace {
@@ -53,7 +55,11 @@ void Gpus::open() {
   adopt(*infos, source_->describe());
   auto readings = source_->read();
   if (!readings || readings->size() != infos->size()) return;
-  last_began_ = steady_now();
+  // Where somebody may have a device to himself, the first job needs to know who is there.
+  bool exclusive = std::any_of(daemon_.state.devices.begin(), daemon_.state.devices.end(), [](const policy::Device& device) {
+    return policy::compute_mode(device) == policy::ComputeMode::exclusive;
+  });
+  if (!exclusive) last_began_ = steady_now();
   for (policy::DeviceIndex i = 0; i < readings->size(); ++i)
     daemon_.state.devices[i].unmanaged = used_[i] = (*readings)[i].used_bytes;
 }
@@ -66,17 +72,34 @@ void Gpus::adopt(const std::vector<GpuInfo>& infos, std::string description) {
     device.uuid_text = info.uuid;
     device.name = info.name;
     device.total = info.total_bytes;
+    device.card_mode = info.compute_mode;
     device.headroom = daemon_.settings.config.headroom.value_or(policy::kDefaultHeadroom);
     if (!parse_uuid(info.uuid, &device.uuid))
       log_line("device " + info.name + " has the odd UUID " + info.uuid + " and is left alone");
     daemon_.state.devices.push_back(device);
   }
+  apply_configured_modes();
   unmanaged_.resize(infos.size());
   used_.resize(infos.size());
   locks_.resize(infos.size());
   lock_holders_.resize(infos.size());
   told_holders_.resize(infos.size());
   lock_devices();
+}
+
+void Gpus::apply_configured_modes() {
+  const DeviceModes& modes = daemon_.settings.config.modes;
+  for (policy::Device& device : daemon_.state.devices) device.configured_mode = modes.all;
+  for (const auto& [name, mode] : modes.own) {
+    if (auto index = policy::find_device(daemon_.state, name)) {
+      daemon_.state.devices[*index].configured_mode = mode;
+      continue;
+    }
+    daemon_.events.add({"unknown_device", "", "",
+                        "the configuration gives the device " + name + " the compute mode " + policy::to_string(mode) +
+                            ", and there is no such device here",
+                        {{"name", name}}});
+  }
 }
 
 void Gpus::when_fresh(std::function<void()> then) {
@@ -223,6 +246,7 @@ void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, con
   for (policy::DeviceIndex i = 0; i < readings.size(); ++i) {
     const GpuReading& reading = readings[i];
     used_[i] = reading.used_bytes;
+    note_compute(i, reading, unmanaged);
     unmanaged_[i].clear();
     for (const policy::ProcessUse& use : reading.processes)
       if (auto it = unmanaged.find(use.pid); it != unmanaged.end())
@@ -251,6 +275,28 @@ void Gpus::take(policy::Time began, const std::vector<GpuReading>& readings, con
                           process->command + " (process " + std::to_string(pid) +
                               ") uses a GPU and belongs to no job; what it holds can't be promised",
                           {{"pid", pid}, {"uid", process->uid}}});
+}
+
+// The card's own compute mode, and who of no job has contexts there.
+void Gpus::note_compute(policy::DeviceIndex index, const GpuReading& reading,
+                        const std::map<pid_t, const GpuProcess*>& unmanaged) {
+  policy::Device& device = daemon_.state.devices[index];
+  device.stranger.clear();
+  for (const policy::ProcessUse& use : reading.processes) {
+    auto it = unmanaged.find(use.pid);
+    if (it == unmanaged.end() || !use.computes) continue;
+    if (it->second->chain.empty()) continue;  // it has just ended
+    device.stranger = it->second->command + " (process " + std::to_string(use.pid) + ") of no job";
+    break;
+  }
+  policy::ComputeMode before = policy::compute_mode(device);
+  device.card_mode = reading.compute_mode;
+  policy::ComputeMode mode = policy::compute_mode(device);
+  if (mode == before) return;
+  daemon_.events.add({"compute_mode", "", "",
+                      "the compute mode of GPU " + std::to_string(index) + " is " + policy::to_string(mode) + " now, and was " +
+                          policy::to_string(before),
+                      {{"device", index}, {"compute_mode", policy::to_string(mode)}}});
 }
 
 // A process below a job that is on a device without being attached. It may be about to attach, so it gets a little

@@ -68,6 +68,9 @@ class Gpus {
  private:
   using Readings = std::pair<Result<std::vector<GpuReading>>, std::vector<GpuProcess>>;
   void adopt(const std::vector<GpuInfo>& infos, std::string description);
+  void apply_configured_modes();
+  void note_compute(policy::DeviceIndex device, const GpuReading& reading,
+                    const std::map<pid_t, const GpuProcess*>& unmanaged);
   void read_soon();
   void begin();
   void done(policy::Time began, Readings readings);

@@ -4,6 +4,7 @@
 
 #include "daemon/daemon.h"
 #include "policy/accounts.h"
+#include "policy/compute_mode.h"
 
 namespace berth::daemon {
 namespace {
@@ -51,6 +52,8 @@ void Guests::update_pages(std::optional<policy::JobId> only) {
       shown.used_bytes.store(it->second.used, kRelaxed);
       shown.free_bytes.store(it->second.free, kRelaxed);
       shown.leaving_bytes.store(it->second.leaving, kRelaxed);
+      policy::ComputeMode mode = policy::compute_mode(daemon_.state.devices[index]);
+      shown.compute_mode.store(static_cast<uint32_t>(policy::driver_compute_mode(mode)), kRelaxed);
     }
   }
   if (std::exchange(pids_stale_, false)) update_pids();

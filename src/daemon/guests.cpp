@@ -243,8 +243,10 @@ void Guests::on_release(Session& session, const wire::Release& message) {
   if (!valid(session, message.device, message.kind))
     return malformed(session.connection, "it releases memory of no device", session.client);
   end_report(session);
-  policy::release(daemon_.state, session.client, static_cast<policy::DeviceIndex>(session.devices[message.device]),
-                  kind_of(message.kind), message.bytes, steady_now());
+  auto device = static_cast<policy::DeviceIndex>(session.devices[message.device]);
+  policy::release(daemon_.state, session.client, device, kind_of(message.kind), message.bytes, steady_now());
+  if (message.kind == wire::Kind::overhead && !daemon_.state.jobs.at(session.job).devices[device].placed)
+    daemon_.time.changed();
 }
 
 void Guests::on_refresh(Session& session, const wire::Refresh& message) {

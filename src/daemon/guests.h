@@ -64,6 +64,7 @@ class Guests {
     policy::DeviceIndex device = 0;
     policy::Ask ask;
     policy::Time since{0};
+    bool of_all = false;   // what any client releases may help
     bool drained = false;  // all pending packets of those who could release have been read
     bool read = false;     // NVML has been read since
   };
@@ -89,7 +90,8 @@ class Guests {
   void drain(const Parked& parked);
   bool answer(Parked& parked);
   void send_grant(const Parked& parked, const policy::Answer& answer);
-  void tell_over_quota(Session& session, const Parked& parked, const policy::Answer& answer);
+  void tell_refused(Session& session, const Parked& parked, const policy::Answer& answer);
+  void tell_unavailable(const Parked& parked, const policy::Answer& answer);
   void fill_page(Session& session);
   void update_pids();
 

@@ -9,6 +9,7 @@
 #include "abi/nvml_api.h"
 #include "base/paths.h"
 #include "daemon/gpu_source.h"
+#include "policy/compute_mode.h"
 
 namespace berth::daemon {
 namespace {
@@ -73,7 +74,7 @@ class NvmlSource : public GpuSource {
       name_of_(handle, name, sizeof name);
       handles_.push_back(handle);
       uuids_.push_back(uuid);
-      infos.push_back({uuid, name, total});
+      infos.push_back({uuid, name, total, compute_mode_of(handle)});
     }
     char version[96] = "";
     if (driver_version_) driver_version_(version, sizeof version);
@@ -105,6 +106,7 @@ class NvmlSource : public GpuSource {
         bool same = again.processes == reading.processes;
         reading = std::move(again);
         reading.used_bytes = used;
+        reading.compute_mode = compute_mode_of(handle);
         if (same) break;
       }
       readings.push_back(std::move(reading));
@@ -142,6 +144,7 @@ class NvmlSource : public GpuSource {
       find(&driver_version_, "nvmlSystemGetDriverVersion");
       find(&error_text_, "nvmlErrorString");
       find(&memory_v2_, "nvmlDeviceGetMemoryInfo_v2");
+      find(&compute_mode_, "nvmlDeviceGetComputeMode");
       if (!find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v3"))
         find(&compute_, "nvmlDeviceGetComputeRunningProcesses_v2");
       if (!find(&graphics_, "nvmlDeviceGetGraphicsRunningProcesses_v3"))
@@ -193,15 +196,21 @@ class NvmlSource : public GpuSource {
     return true;
   }
 
+  policy::ComputeMode compute_mode_of(nvmlDevice_t handle) const {
+    int mode = 0;
+    bool known = compute_mode_ && compute_mode_(handle, &mode) == NVML_SUCCESS;
+    return known ? policy::compute_mode_of_driver(mode) : policy::ComputeMode::shared;
+  }
+
   GpuReading list_processes(nvmlDevice_t handle) {
     GpuReading reading;
-    bool compute = processes_of(handle, compute_, &reading), graphics = processes_of(handle, graphics_, &reading);
+    bool compute = processes_of(handle, compute_, true, &reading), graphics = processes_of(handle, graphics_, false, &reading);
     reading.lists_processes = compute || graphics;
     return reading;
   }
 
   using ListProcesses = nvmlReturn_t (*)(nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);
-  bool processes_of(nvmlDevice_t handle, ListProcesses list, GpuReading* reading) {
+  bool processes_of(nvmlDevice_t handle, ListProcesses list, bool computes, GpuReading* reading) {
     if (!list) return false;
     nvmlReturn_t code;
     unsigned count;
@@ -212,7 +221,7 @@ class NvmlSource : public GpuSource {
     } while (code == NVML_ERROR_INSUFFICIENT_SIZE && count < kMaxProcesses);
     if (code != NVML_SUCCESS) return false;
     for (unsigned i = 0; i < count; ++i) {
-      policy::ProcessUse use{static_cast<pid_t>(scratch_[i].pid), scratch_[i].usedGpuMemory};
+      policy::ProcessUse use{static_cast<pid_t>(scratch_[i].pid), scratch_[i].usedGpuMemory, computes};
       if (scratch_[i].usedGpuMemory == ~0ull) use.bytes.reset();
       bool twice = false;  // a process that computes and draws is in both lists, with the same figure
       for (const policy::ProcessUse& other : reading->processes) twice |= other.pid == use.pid;
@@ -235,6 +244,7 @@ class NvmlSource : public GpuSource {
   decltype(&nvmlDeviceGetName) name_of_ = nullptr;
   decltype(&nvmlDeviceGetMemoryInfo) memory_ = nullptr;
   decltype(&nvmlDeviceGetMemoryInfo_v2) memory_v2_ = nullptr;
+  decltype(&nvmlDeviceGetComputeMode) compute_mode_ = nullptr;
   decltype(&nvmlSystemGetDriverVersion) driver_version_ = nullptr;
   decltype(&nvmlErrorString) error_text_ = nullptr;
   ListProcesses compute_ = nullptr, graphics_ = nullptr;

@@ -1,12 +1,13 @@
 // Reservations of guests: answered at once where that is possible, else when it is certain that a refusal is right.
 // A reservation that can't be granted waits (parked), never longer than kPatience:
 //   1. until the pending packets of all who could release have been read,
-//   2. if the device looks full: until NVML has been read once more,
-//   3. while bytes are leaving that would make room.
+//   2. if the device looks full, or another process seems to have it to itself: until NVML has been read once more,
+//   3. while bytes are leaving that would make room, or the dead have the device to themselves.
 #include "base/size.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "policy/accounts.h"
+#include "policy/compute_mode.h"
 
 namespace berth::daemon {
 namespace {
@@ -40,6 +41,8 @@ void Guests::on_reserve(Session& session, const wire::Reserve& message) {
   parked.sequence = message.header.sequence;
   parked.device = static_cast<policy::DeviceIndex>(session.devices[message.device]);
   parked.ask = {static_cast<policy::Kind>(message.kind), message.bytes, force_of(message.force)};
+  parked.of_all = !policy::has_quota(daemon_.state.jobs.at(session.job)) ||
+                  policy::compute_mode(daemon_.state.devices[parked.device]) != policy::ComputeMode::shared;
   parked.since = steady_now();
   if (collecting()) {
     parked_.push_back(parked);
@@ -64,19 +67,25 @@ void Guests::send_grant(const Parked& parked, const policy::Answer& answer) {
     case policy::Verdict::device_full:
       grant.status = wire::GrantStatus::device_full;
       break;
+    case policy::Verdict::unavailable:
+      grant.status = wire::GrantStatus::unavailable;
+      break;
   }
   grant.bytes = answer.bytes;
   grant.available = answer.available;
   session.connection->send_message(grant);
+  // A job that computes on a device that is not its place takes part in what is shared out there.
+  if (answer.verdict == policy::Verdict::granted && parked.ask.kind == policy::Kind::overhead &&
+      !daemon_.state.jobs.at(session.job).devices[parked.device].placed)
+    daemon_.time.changed();
 }
 
-// Reads what all have sent who could release for this reservation: its job, or everybody if the device is full.
+// Reads what all have sent who could release for this reservation: its job, or everybody.
 void Guests::drain(const Parked& parked) {
   policy::JobId job = sessions_.at(parked.client).job;
-  bool quota = policy::has_quota(daemon_.state.jobs.at(job));
   std::vector<std::shared_ptr<Connection>> connections;
   for (const auto& [id, session] : sessions_)
-    if (!quota || session.job == job) connections.push_back(session.connection);
+    if (parked.of_all || session.job == job) connections.push_back(session.connection);
   for (const auto& connection : connections)
     if (connection->is_open()) connection->read_arrived();
 }
@@ -107,8 +116,10 @@ bool Guests::answer(Parked& parked) {
   policy::Time now = steady_now();
   auto answer = policy::reserve(daemon_.state, parked.client, parked.device, parked.ask, now);
   if (answer.verdict != policy::Verdict::granted && now - parked.since < kPatience) {
-    bool fits_later = answer.leaving > 0 && answer.asked <= answer.available + answer.leaving;
-    if (answer.verdict == policy::Verdict::device_full && !parked.read) {
+    bool fits_later = answer.soon;
+    if (answer.verdict != policy::Verdict::unavailable)
+      fits_later = answer.leaving > 0 && answer.asked <= answer.available + answer.leaving;
+    if (answer.verdict != policy::Verdict::over_quota && !parked.read) {
       daemon_.gpus.request();
       return false;
     }
@@ -116,7 +127,7 @@ bool Guests::answer(Parked& parked) {
   }
   send_grant(parked, answer);
   if (answer.verdict != policy::Verdict::granted) {
-    tell_over_quota(it->second, parked, answer);
+    tell_refused(it->second, parked, answer);
     daemon_.gpus.request();
   }
   return true;
@@ -126,11 +137,21 @@ void Guests::reading_done(policy::Time began) {
   for (Parked& parked : parked_) parked.read |= parked.since <= began;
 }
 
-void Guests::tell_over_quota(Session& session, const Parked& parked, const policy::Answer& answer) {
+void Guests::tell_unavailable(const Parked& parked, const policy::Answer& answer) {
+  const policy::Client& client = daemon_.state.clients.at(parked.client);
+  const policy::Job& job = daemon_.state.jobs.at(client.job);
+  daemon_.events.add({"device_unavailable", job.name, job.user,
+                      client.command + " (process " + std::to_string(client.process.pid) +
+                          ") was refused a context: " + answer.why,
+                      {{"pid", client.process.pid}, {"device", parked.device}}});
+}
+
+void Guests::tell_refused(Session& session, const Parked& parked, const policy::Answer& answer) {
   policy::Time now = steady_now();
   ++session.over_quota_untold;
   if (session.over_quota_told && now - *session.over_quota_told < kToldEvery) return;
   session.over_quota_told = now;
+  if (answer.verdict == policy::Verdict::unavailable) return tell_unavailable(parked, answer);
   const policy::Client& client = daemon_.state.clients.at(parked.client);
   const policy::Job& job = daemon_.state.jobs.at(client.job);
   const policy::JobDevice& there = job.devices[parked.device];

@@ -7,6 +7,7 @@
 #include "daemon/daemon.h"
 #include "daemon/users.h"
 #include "policy/accounts.h"
+#include "policy/compute_mode.h"
 
 namespace berth::daemon {
 namespace {
@@ -171,6 +172,9 @@ Json gpus_json(const Daemon& daemon) {
                        {"headroom_bytes", device.headroom},
                        {"context_bytes", device.context_cost},
                        {"held_by", held_by(daemon, i)},
+                       {"compute_mode", policy::to_string(policy::compute_mode(device))},
+                       {"card_compute_mode", policy::to_string(device.card_mode)},
+                       {"exclusive_to", or_null(policy::has_device(daemon.state, i))},
                        {"jobs", jobs},
                        {"unmanaged", unmanaged}});
   }
@@ -183,7 +187,9 @@ Json status_json(const Daemon& daemon) {
     devices.push_back({{"index", i},
                        {"uuid", daemon.state.devices[i].uuid_text},
                        {"name", daemon.state.devices[i].name},
-                       {"held_by", held_by(daemon, i)}});
+                       {"held_by", held_by(daemon, i)},
+                       {"compute_mode", policy::to_string(policy::compute_mode(daemon.state.devices[i]))},
+                       {"card_compute_mode", policy::to_string(daemon.state.devices[i].card_mode)}});
   auto attached = std::count_if(daemon.state.clients.begin(), daemon.state.clients.end(),
                                 [](const auto& entry) { return entry.second.state == policy::ClientState::attached; });
   auto living = std::count_if(daemon.state.jobs.begin(), daemon.state.jobs.end(), [](const auto& entry) {

@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "policy/accounts.h"
+#include "policy/compute_mode.h"
 #include "policy/names.h"
 #include "policy/placement.h"
 
@@ -67,16 +68,24 @@ std::string no_room_text(const State& state, DeviceIndex device, uint64_t quota)
          " left to promise (" + holders(state, device) + ")";
 }
 
-// One line about a job that finds no room on any of `devices` (not empty).
-std::string no_room(const State& state, const std::vector<std::pair<DeviceIndex, uint64_t>>& wanted) {
-  auto best = std::max_element(wanted.begin(), wanted.end(), [&](const auto& a, const auto& b) {
+// Where a job could be placed, with its quota there.
+using Wanted = std::vector<std::pair<DeviceIndex, std::optional<uint64_t>>>;
+
+// One line about a job that finds no room on any of the devices (not empty).
+std::string no_room(const State& state, const Wanted& wanted) {
+  Wanted open;
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(open),
+               [&](const auto& entry) { return is_open(state, entry.first); });
+  if (open.empty())
+    return not_open_text(state, wanted.front().first) + (wanted.size() > 1 ? "; no other device is free" : "");
+  auto best = std::max_element(open.begin(), open.end(), [&](const auto& a, const auto& b) {
     return promisable(state, a.first) < promisable(state, b.first);
   });
-  std::string text = no_room_text(state, best->first, best->second);
-  return wanted.size() > 1 ? text + "; the other devices have less" : text;
+  std::string text = no_room_text(state, best->first, best->second.value_or(0));
+  return wanted.size() == 1             ? text
+         : open.size() == wanted.size() ? text + "; the other devices have less"
+                                        : text + "; the other devices have less or are not free";
 }
-
-using Wanted = std::vector<std::pair<DeviceIndex, uint64_t>>;
 
 // An error if the quota would not even be admitted on an empty device.
 Status check_size(const State& state, DeviceIndex index, uint64_t quota) {
@@ -84,20 +93,27 @@ Status check_size(const State& state, DeviceIndex index, uint64_t quota) {
   if (quota <= could_ever_promise(device)) return Ok{};
   return Error{"usage", "asked for " + format_size(quota) + ", but " + device_text(index) + " has " +
                             format_size(device.total) + ", of which " + format_size(device.headroom) +
-                            " stay free for the driver: ask for less, at most " + format_size(could_ever_promise(device))};
+                            " stay free for the driver: ask for less, at most " +
+                            format_size(could_ever_promise(device))};
 }
 
-// The devices on which the job's quota fits an empty device; an error if that is none.
-Result<Wanted> possible(const State& state, const std::vector<DeviceIndex>& devices,
-                        const std::vector<uint64_t>& quotas) {
+// Those of the devices where the quota fits an empty device that is not prohibited; an error if that is none.
+Result<Wanted> possible(const State& state, const Wanted& asked) {
   Wanted wanted;
-  size_t largest = 0;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (quotas[i] <= could_ever_promise(state.devices[devices[i]])) wanted.emplace_back(devices[i], quotas[i]);
-    if (state.devices[devices[i]].total > state.devices[devices[largest]].total) largest = i;
+  const Wanted::value_type* largest = nullptr;
+  for (const auto& entry : asked) {
+    const Device& device = state.devices[entry.first];
+    if (compute_mode(device) == ComputeMode::prohibited) continue;
+    if (!largest || device.total > state.devices[largest->first].total) largest = &entry;
+    if (entry.second.value_or(0) <= could_ever_promise(device)) wanted.push_back(entry);
   }
   if (!wanted.empty()) return wanted;
-  return check_size(state, devices[largest], quotas[largest]).error();
+  if (largest) return check_size(state, largest->first, *largest->second).error();
+  // It would wait for ever.
+  std::string advice = asked.size() > 1           ? ", and so are the other devices; change their modes"
+                       : state.devices.size() > 1 ? "; choose another with --device, or change that mode"
+                                                  : "; change that mode";
+  return Error{"refused", not_open_text(state, asked.front().first) + advice};
 }
 
 // Most free promise first, then fewest jobs, then the order given.
@@ -112,11 +128,17 @@ bool contains(const std::vector<DeviceIndex>& devices, DeviceIndex device) {
   return std::find(devices.begin(), devices.end(), device) != devices.end();
 }
 
-std::optional<std::pair<DeviceIndex, uint64_t>> find_room(const State& state, Wanted wanted,
-                                                          const std::vector<DeviceIndex>& closed) {
+// Without a quota there is nothing to wait for, unless the device is for one job at a time.
+bool must_queue(const State& state, DeviceIndex device, const std::optional<uint64_t>& quota) {
+  return quota || compute_mode(state.devices[device]) != ComputeMode::shared;
+}
+
+std::optional<Wanted::value_type> find_room(const State& state, Wanted wanted, const std::vector<DeviceIndex>& closed) {
   prefer(state, &wanted);
-  for (const auto& [device, quota] : wanted)
-    if (!contains(closed, device) && quota <= promisable(state, device)) return std::pair(device, quota);
+  for (const auto& [device, quota] : wanted) {
+    if (contains(closed, device) && must_queue(state, device, quota)) continue;
+    if (is_open(state, device) && quota.value_or(0) <= promisable(state, device)) return std::pair(device, quota);
+  }
   return std::nullopt;
 }
 
@@ -124,7 +146,7 @@ std::optional<std::pair<DeviceIndex, uint64_t>> find_room(const State& state, Wa
 Wanted wanted_by(const Job& job) {
   Wanted wanted;
   for (DeviceIndex device = 0; device < job.devices.size(); ++device)
-    if (job.devices[device].quota) wanted.emplace_back(device, *job.devices[device].quota);
+    if (job.devices[device].wanted) wanted.emplace_back(device, job.devices[device].quota);
   return wanted;
 }
 
@@ -140,7 +162,7 @@ std::vector<DeviceIndex> waited_for(const State& state, JobId before = 0) {
 }
 
 void place(Job& job, DeviceIndex device, std::optional<uint64_t> quota) {
-  for (JobDevice& there : job.devices) there.placed = false, there.quota.reset();
+  for (JobDevice& there : job.devices) there.placed = there.wanted = false, there.quota.reset();
   job.devices[device].placed = true;
   job.devices[device].quota = quota;
   job.state = JobState::running;
@@ -184,6 +206,39 @@ JobId keep(State& state, Job job) {
   return id;
 }
 
+// The devices that the user's limits leave, with the quota on each; an error if they leave none.
+Result<Wanted> asked_for(const State& state, const Request& request, const std::vector<DeviceIndex>& devices,
+                         const Limits& limits) {
+  Wanted asked;
+  std::optional<Error> over_limit;
+  for (DeviceIndex device : devices) {
+    auto quota = quota_on(state, device, request.memory, request.uid, 0, limits);
+    if (!quota && quota.error().code != "limit") return quota.error();
+    // A program that nobody started with `berth run` can't be refused: it attaches, and gets nothing.
+    if (!quota && request.is_default) quota = std::optional<uint64_t>(0);
+    if (quota)
+      asked.emplace_back(device, *quota);
+    else if (!over_limit)
+      over_limit = quota.error();
+  }
+  if (asked.empty()) return *over_limit;
+  return asked;
+}
+
+// For a job that doesn't want to wait.
+Error refusal(const State& state, const Wanted& wanted) {
+  if (find_room(state, wanted, {})) {
+    size_t ahead = state.queue.size();
+    const auto& quota = wanted.front().second;
+    return {"refused", "asked for " + (quota ? format_size(*quota) : "a device") + ", but " +
+                           (ahead == 1 ? "1 job waits" : std::to_string(ahead) + " jobs wait") +
+                           " for room before this one; queue behind with --wait"};
+  }
+  bool open = std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return is_open(state, entry.first); });
+  return {"refused", no_room(state, wanted) + (open ? "; wait for room with --wait, ask for less, or end one of them"
+                                                    : "; wait for it with --wait, or end that first")};
+}
+
 }  // namespace
 
 Admission admit(State& state, const Request& request, const Limits& limits) {
@@ -191,47 +246,25 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
   auto devices = allowed_devices(state, request.device, request.visible_devices);
   if (!devices) return devices.error();
 
-  std::vector<uint64_t> quotas;
-  for (DeviceIndex device : *devices) {
-    auto quota = quota_on(state, device, request.memory, request.uid, 0, limits);
-    // A program that nobody started with `berth run` can't be refused: it attaches, and gets nothing.
-    if (!quota && request.is_default && quota.error().code == "limit") quota = std::optional<uint64_t>(0);
-    if (!quota) return quota.error();
-    if (*quota) quotas.push_back(**quota);
-  }
+  auto asked = asked_for(state, request, *devices, limits);
+  if (!asked) return asked.error();
   Job job = new_job(state, request);
   if (request.is_default) {
-    for (size_t i = 0; i < devices->size(); ++i) {
-      job.devices[(*devices)[i]].placed = true;
-      if (i < quotas.size()) job.devices[(*devices)[i]].quota = std::min(quotas[i], promisable(state, (*devices)[i]));
+    for (const auto& [device, quota] : *asked) {
+      job.devices[device].placed = true;
+      if (quota) job.devices[device].quota = std::min(*quota, promisable(state, device));
     }
     return Admitted{keep(state, std::move(job))};
   }
-  if (quotas.size() < devices->size()) {  // no promise, so there is nothing to wait for
-    Wanted any;
-    for (DeviceIndex device : *devices) any.emplace_back(device, 0);
-    prefer(state, &any);
-    place(job, any.front().first, std::nullopt);
-    return Admitted{keep(state, std::move(job))};
-  }
-
-  auto wanted = possible(state, *devices, quotas);
+  auto wanted = possible(state, *asked);
   if (!wanted) return wanted.error();
   if (auto room = find_room(state, *wanted, waited_for(state))) {
     place(job, room->first, room->second);
     return Admitted{keep(state, std::move(job))};
   }
-  if (!request.may_wait) {
-    bool only_queue = find_room(state, *wanted, {}).has_value();
-    size_t ahead = state.queue.size();
-    if (only_queue)
-      return Error{"refused", "asked for " + format_size(quotas.front()) + ", but " +
-                                  (ahead == 1 ? "1 job waits" : std::to_string(ahead) + " jobs wait") +
-                                  " for room before this one; queue behind with --wait"};
-    return Error{"refused", no_room(state, *wanted) + "; wait for room with --wait, ask for less, or end one of them"};
-  }
+  if (!request.may_wait) return refusal(state, *wanted);
   job.state = JobState::waiting;
-  for (const auto& [device, quota] : *wanted) job.devices[device].quota = quota;
+  for (const auto& [device, quota] : *wanted) job.devices[device].wanted = true, job.devices[device].quota = quota;
   JobId id = keep(state, std::move(job));
   state.queue.push_back(id);
   return Queued{id, state.queue.size(), waiting_for(state, id)};

@@ -148,6 +148,21 @@ TEST(Admission, LimitsOfTheConfiguration) {
   EXPECT_TRUE(set_memory(state, rest, "512M", limits).ok());
 }
 
+TEST(Admission, ALimitThatIsUsedUpOnOneDeviceLeavesTheOthers) {
+  State state = make_state(2);
+  Limits limits;
+  limits.max_memory = "4G";
+  Request request = make_request("4G");
+  request.device = "0";
+  admitted(admit(state, request, limits));
+  for (const char* memory : {"2G", ""}) {
+    JobId job = admitted(admit(state, make_request(memory), limits));
+    EXPECT_TRUE(state.jobs.at(job).devices[1].placed);
+    EXPECT_EQ(state.jobs.at(job).devices[1].quota, 2 * kG);  // asked for, or what the first one left
+  }
+  EXPECT_EQ(refused(admit(state, make_request(""), limits)).code, "limit");
+}
+
 TEST(Admission, ADefaultJobNeverEscapesItsLimit) {
   State state = make_state(2);
   Limits limits;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "policy/accounts.h"
+#include "policy/compute_mode.h"
 
 namespace berth::policy {
 namespace {
@@ -43,12 +44,21 @@ Answer reserve(State& state, ClientId id, DeviceIndex device, const Ask& ask, Ti
   if (ask.kind == Kind::imported) {  // charged to its exporter; kept to read NVML's figures right
     uint64_t& present = client.holdings[device].bytes[static_cast<size_t>(Kind::imported)];
     present += std::min(ask.bytes, less(state.devices[device].total, present));
-    return {Verdict::granted, ask.bytes, ask.bytes, available(state, job, device), there.leaving};
+    return {Verdict::granted, ask.bytes, ask.bytes, available(state, job, device), there.leaving, false, ""};
   }
   Answer answer;
   answer.asked = context ? state.devices[device].context_cost : ask.bytes;
   answer.available = available(state, job, device);
   answer.leaving = there.leaving;
+  if (context && ask.force != Force::taken) {
+    ContextLeave leave = context_leave(state, client, device);
+    if (!leave.given) {
+      answer.verdict = Verdict::unavailable;
+      answer.soon = leave.soon;
+      answer.why = std::move(leave.why);
+      return answer;
+    }
+  }
   if (ask.force == Force::taken) answer.asked = std::min(answer.asked, beyond_quota(state, job, device));
   bool passes = answer.asked <= answer.available || ask.force == Force::taken ||
                 (ask.force == Force::first_context && context && !has_overhead(state, job, device) &&

@@ -17,13 +17,15 @@ struct Ask {
   uint64_t bytes = 0;  // for Kind::overhead 0 means one context, at its learned cost
   Force force = Force::none;
 };
-enum class Verdict { granted, over_quota, device_full };
+enum class Verdict { granted, over_quota, device_full, unavailable };  // unavailable: by the compute mode, contexts only
 struct Answer {
   Verdict verdict = Verdict::granted;
   uint64_t bytes = 0;      // added to the account; 0 unless granted
   uint64_t asked = 0;      // with the context's cost filled in
   uint64_t available = 0;  // what could still have been granted (after a grant: what still can be)
   uint64_t leaving = 0;    // of dead clients: would be available a little later
+  bool soon = false;       // unavailable only until the dead have let go
+  std::string why;         // unavailable: who has the device, for people
 };
 Answer reserve(State& state, ClientId client, DeviceIndex device, const Ask& ask, Time now);
 

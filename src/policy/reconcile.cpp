@@ -72,6 +72,13 @@ bool has_let_go(const Client& client, DeviceIndex device, const Reading& reading
   return client.state == ClientState::silent && client.holdings[device].listed;
 }
 
+// A living client that NVML no longer lists, and that holds no memory: its contexts are gone, and with them whatever NVML had
+// found beyond its own count. Not while an account has just changed: a context that is being made isn't listed yet.
+bool has_no_contexts(const Client& client, const Holding& holding, const Reading& reading, Time now) {
+  return client.state == ClientState::attached && reading.lists_processes && holding.listed && counted(holding) == 0 &&
+         now - holding.changed >= kQuiet;
+}
+
 }  // namespace
 
 void begin_reading(State& state) {
@@ -97,6 +104,10 @@ std::vector<Drift> apply_reading(State& state, DeviceIndex device, const Reading
     bool reused = client.state == ClientState::leaving && living.contains(client.process.pid);
     if (use == listed.end() || reused) {
       if (has_let_go(client, device, reading)) empty_account(state, client, device), holding.listed = false;
+      if (has_no_contexts(client, holding, reading, now)) {
+        set_bytes(state, client, device, Kind::overhead, 0);
+        holding.listed = false;
+      }
     } else {
       holding.listed = true;
       if (use->second->bytes && client.state != ClientState::leaving)

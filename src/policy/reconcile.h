@@ -7,6 +7,7 @@ namespace berth::policy {
 struct ProcessUse {
   pid_t pid = 0;
   std::optional<uint64_t> bytes;  // none: NVML lists the process and doesn't know its bytes
+  bool computes = true;           // false: it only draws
   bool operator==(const ProcessUse&) const = default;
 };
 struct Reading {

@@ -32,6 +32,9 @@ inline constexpr Time kQuiet = std::chrono::seconds(1);  // an account unchanged
 enum class Kind : uint32_t { linear, managed, pool, physical, array, graph, imported, overhead, count };
 inline constexpr size_t kKinds = static_cast<size_t>(Kind::count);
 
+// Strictest last. `shared` is what CUDA calls default.
+enum class ComputeMode : uint8_t { shared, exclusive, prohibited };
+
 struct Device {
   Uuid uuid{};
   std::string uuid_text;  // "GPU-..."
@@ -42,6 +45,8 @@ struct Device {
   uint64_t context_cost = kDefaultContextCost;
   bool context_cost_learned = false;
   uint64_t used = 0;  // by all jobs
+  ComputeMode configured_mode = ComputeMode::shared, card_mode = ComputeMode::shared;  // see compute_mode.h
+  std::string stranger;  // a process of no job that computes there, for people; "" = none
 };
 
 enum class Priority : uint8_t { low, normal, high };
@@ -52,6 +57,7 @@ enum class JobState : uint8_t { waiting, running, paused, ended };
 // A job on one device.
 struct JobDevice {
   bool placed = false;            // the job may use the device
+  bool wanted = false;            // a waiting job would take a place there
   std::optional<uint64_t> quota;  // none: it may take what is neither promised nor used
   uint64_t used = 0;              // by all its processes, overhead and `leaving` included
   uint64_t leaving = 0;           // of dead clients

@@ -24,10 +24,38 @@ def init():
     return cuda().cuInit(0)
 
 
-def start():
-    """cuInit and the primary context, current. Returns the first code that is not 0."""
+def start(device=0):
+    """cuInit and the primary context of a device, current. Returns the first code that is not 0."""
     context = ctypes.c_void_p()
-    return init() or cuda().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda().cuCtxSetCurrent(context)
+    return init() or cuda().cuDevicePrimaryCtxRetain(ctypes.byref(context), device) or cuda().cuCtxSetCurrent(context)
+
+
+def create(device=0):
+    """A context of its own: the code."""
+    return init() or cuda().cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, device)
+
+
+def show_all_cards():
+    """What a program does that sees to its devices itself; before the first call of the driver."""
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+
+
+def devices():
+    count = ctypes.c_int()
+    cuda().cuDeviceGetCount(ctypes.byref(count))
+    return count.value
+
+
+def attribute(which, device=0):
+    value = ctypes.c_int(-1)
+    return cuda().cuDeviceGetAttribute(ctypes.byref(value), which, device) or value.value
+
+
+def uuid(device=0):
+    raw = ctypes.create_string_buffer(16)
+    cuda().cuDeviceGetUuid_v2(raw, device)
+    text = raw.raw.hex()
+    return "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def alloc(size):
@@ -70,13 +98,14 @@ def nvml(index=0):
     library.nvmlInit_v2()
     device = ctypes.c_void_p()
     library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
-    one, two, count, list_ = Memory(), Memory2(), ctypes.c_uint(64), (Process * 64)()
+    one, two, count, list_, mode = Memory(), Memory2(), ctypes.c_uint(64), (Process * 64)(), ctypes.c_int(-1)
     two.version = ctypes.sizeof(Memory2) | 2 << 24
     library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(one))
     library.nvmlDeviceGetMemoryInfo_v2(device, ctypes.byref(two))
+    library.nvmlDeviceGetComputeMode(device, ctypes.byref(mode))
     library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_)
     return {"total": one.total, "free": one.free, "used": one.used, "total2": two.total, "free2": two.free, "used2": two.used,
-            "reserved2": two.reserved, "pids": sorted(list_[i].pid for i in range(count.value)),
+            "reserved2": two.reserved, "mode": mode.value, "pids": sorted(list_[i].pid for i in range(count.value)),
             "processes": {list_[i].pid: list_[i].used for i in range(count.value)}}
 
 

@@ -36,7 +36,8 @@ class FakeSource : public GpuSource {
   Result<std::vector<GpuInfo>> open() override {
     std::lock_guard lock(gpus_->mutex);
     std::vector<GpuInfo> infos;
-    for (size_t i = 0; i < gpus_->devices.size(); ++i) infos.push_back({nvml_uuid(i), "Fake", gpus_->devices[i].total});
+    for (size_t i = 0; i < gpus_->devices.size(); ++i) 
+      infos.push_back({nvml_uuid(i), "Fake", gpus_->devices[i].total, gpus_->devices[i].compute_mode});
     if (infos.empty()) return Error{"no_device", "no fake device"};
     return infos;
   }
@@ -48,6 +49,7 @@ class FakeSource : public GpuSource {
     for (const auto& device : gpus_->devices) {
       GpuReading reading;
       reading.used_bytes = device.by_driver;
+      reading.compute_mode = device.compute_mode;
       for (auto [pid, bytes] : device.processes) {
         reading.used_bytes += bytes;
         reading.processes.push_back({pid, bytes});

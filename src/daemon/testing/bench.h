@@ -27,6 +27,7 @@ class FakeGpus {
   struct Device {
     uint64_t total = 16 * kGiB, by_driver = 0;
     std::map<pid_t, uint64_t> processes;
+    policy::ComputeMode compute_mode = policy::ComputeMode::shared;
   };
   std::vector<Device> devices = std::vector<Device>(1);
   bool fails = false;

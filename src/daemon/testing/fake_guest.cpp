@@ -218,7 +218,7 @@ std::string await_grant() {
   while (take_watch(packet, descriptor)) packet = receive(guest_fd, &descriptor);
   if (!read_as(packet, &grant)) return "lost";
   if (grant.header.sequence != sequence) return "wrong sequence";
-  const char* status[] = {"granted", "over_quota", "device_full"};
+  const char* status[] = {"granted", "over_quota", "device_full", "unavailable"};
   return std::string(status[static_cast<int>(grant.status)]) + " " + std::to_string(grant.bytes) + " " +
          std::to_string(grant.available);
 }
@@ -325,6 +325,11 @@ std::string act(const std::string& word, std::istream& line) {
   }
   if (word == "close") return ::close(guest_fd), guest_fd = -1, "ok";
   if (word == "page") return show_page(line);
+  if (word == "mode") {
+    size_t device = 0;
+    line >> device;
+    return std::to_string(page->devices[device].compute_mode.load());
+  }
   if (word == "control") return control(line);
   if (word == "hang_up") return ::close(control_fd), control_fd = -1, "ok";
   if (word == "spawn") return spawn(line);
