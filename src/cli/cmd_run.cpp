@@ -78,7 +78,6 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
     if (!plan) return fail_run(plan.error());
     launch.isolation = std::move(*plan);
   }
-  launch.environment = client::program_environment(launch.isolation);
   std::string told;
   auto admission = client::admit(&*connection, *request, [&](const Json& event) {
     if (event.value("event", "") == "message") return say(event.value("text", ""));
@@ -86,6 +85,7 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
     say(told = queue_text(event));
   }, &daemon);
   if (!admission) return fail_run(admission.error());
+  launch.environment = client::program_environment(launch.isolation, admission->visible_devices);
   for (const std::string& note : admission->notes) say(note);
   warn_about(*program, command, options.isolate);
   warn_about_few_bytes(options.memory.value_or(""));

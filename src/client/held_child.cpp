@@ -95,8 +95,10 @@ Status HeldChild::go() {
   return Error{word[1] == 'n' ? "not_found" : "not_executable", word.substr(2)};
 }
 
-std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation) {
-  static constexpr std::string_view kPath = "LD_LIBRARY_PATH=", kDriver = "BERTH_DRIVER=";
+std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation,
+                                             const std::optional<std::string>& visible_devices) {
+  static constexpr std::string_view kPath = "LD_LIBRARY_PATH=", kDriver = "BERTH_DRIVER=",
+                                    kVisible = "CUDA_VISIBLE_DEVICES=";
   std::string path = library_folder() + "/shim";
   std::vector<std::string> result;
   for (char** entry = environ; *entry; ++entry) {
@@ -105,11 +107,12 @@ std::vector<std::string> program_environment(const std::optional<IsolationPlan>&
       if (text.size() > kPath.size()) path += ":" + std::string(text.substr(kPath.size()));
     } else if (isolation && text.starts_with(kDriver) && text.size() > kDriver.size()) {
       result.push_back(std::string(kDriver) + isolation->meeting_folder + "/real/libcuda.so.1");
-    } else {
+    } else if (!visible_devices || !text.starts_with(kVisible)) {
       result.emplace_back(text);
     }
   }
   result.push_back(std::string(kPath) + path);
+  if (visible_devices) result.push_back(std::string(kVisible) + *visible_devices);
   return result;
 }
 

@@ -45,7 +45,9 @@ class HeldChild {
 };
 
 // The environment of this process with our shim folder first on LD_LIBRARY_PATH. Under isolation a BERTH_DRIVER names the
-// place where the driver that it named can still be reached: its own place is covered.
-std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation);
+// place where the driver that it named can still be reached: its own place is covered. `visible_devices`: the
+// CUDA_VISIBLE_DEVICES that the job's place wants, if any.
+std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation,
+                                             const std::optional<std::string>& visible_devices = std::nullopt);
 
 }  // namespace berth::client

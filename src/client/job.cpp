@@ -42,7 +42,11 @@ Result<Admission> admit(Connection* connection, JobRequest request, const std::f
     connection->on_event(nullptr);
     if (reply) {
       if (!reply->contains("job")) return Error{"internal", "the daemon's reply to 'admit' names no job"};
-      return Admission{(*reply)["job"], reply->value("name", ""), reply->value("notes", std::vector<std::string>())};
+      Admission admission{(*reply)["job"], reply->value("name", ""), std::nullopt,
+                          reply->value("notes", std::vector<std::string>())};
+      if (auto visible = reply->find("visible_devices"); visible != reply->end() && visible->is_string())
+        admission.visible_devices = visible->get<std::string>();
+      return admission;
     }
     if (reply.error().code != "lost" || attempt == kTries) return reply.error();
     auto again = connect_or_start_daemon(daemon);

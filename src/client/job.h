@@ -30,6 +30,7 @@ Json admit_request(const JobRequest& request);
 struct Admission {
   Json job;          // the daemon's handle, given back as it came
   std::string name;
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES for the program; none: as it is
   std::vector<std::string> notes;  // lines for the user: another daemon on the same device, for instance
 };
 

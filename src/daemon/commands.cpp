@@ -7,6 +7,7 @@
 #include "daemon/users.h"
 #include "daemon/views.h"
 #include "policy/names.h"
+#include "policy/placement.h"
 #include "wire/control.h"
 
 namespace berth::daemon {
@@ -221,7 +222,7 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   order.limits = limits_of(daemon_.settings.config, wanted.user, group_names(wanted.user), daemon_.settings.system,
                            wanted.uid == 0);
   wanted.weight = whole_field(request, "weight").value_or(std::min<int64_t>(100, order.limits.max_weight));
-  order.reply = [this, session](Result<JobId> result) {
+  order.reply = [this, session, visible = wanted.visible_devices](Result<JobId> result) {
     session->queued = 0;
     if (!result) return fail(session, with_other_daemons(result.error()));
     if (!session->connection->is_open()) return daemon_.jobs.runner_disconnected(*result);
@@ -237,7 +238,11 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
       if (holder && told_of_holders_.insert({session->uid(), i, text_of(*holder)}).second)
         notes.push_back(shared_device_text(i, *holder));
     }
-    reply(session, {{"job", *result}, {"name", job.name}, {"devices", devices}, {"notes", notes}});
+    reply(session, {{"job", *result},
+                    {"name", job.name},
+                    {"devices", devices},
+                    {"visible_devices", visible_to(job, visible)},
+                    {"notes", notes}});
   };
   auto decide = [this, session, order = std::move(order)]() mutable {
     if (!session->connection->is_open()) return;
@@ -248,6 +253,17 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     session->queued = queued;
   };
   daemon_.gpus.when_fresh(std::move(decide));
+}
+
+// What CUDA_VISIBLE_DEVICES must be so that the job's program sees its place and no other device; null: it does already.
+Json Commands::visible_to(const policy::Job& job, const std::optional<std::string>& list) const {
+  std::vector<policy::DeviceIndex> placed;
+  for (policy::DeviceIndex i = 0; i < job.devices.size(); ++i)
+    if (job.devices[i].placed) placed.push_back(i);
+  if (placed == policy::visible_devices(daemon_.state, list)) return nullptr;
+  std::string uuids;
+  for (policy::DeviceIndex i : placed) uuids += (uuids.empty() ? "" : ",") + daemon_.state.devices[i].uuid_text;
+  return uuids;
 }
 
 // Where there is no room, it may be the other daemon's jobs that take it.

@@ -59,6 +59,7 @@ class Commands {
   void stop(const SessionPtr& session, const Json& request);
 
   Error with_other_daemons(Error error) const;
+  Json visible_to(const policy::Job& job, const std::optional<std::string>& list) const;
 
   // The job that the sender may act on; `inside` tells whether the sender is one of its processes.
   Result<JobId> own_job(const SessionPtr& session, const Json& request, bool* inside) const;

@@ -279,4 +279,18 @@ TEST_F(JobsTest, LongRepliesCome) {
   EXPECT_EQ(whole["jobs"].size(), 150u);
 }
 
+TEST_F(JobsTest, TheProgramIsToldItsPlace) {
+  gpus_->devices.resize(2);
+  gpus_->devices[1].total = 32 * kGiB;
+  start();
+  Command command(socket_);
+  Json large = admit(command, {{"memory", "20G"}});
+  EXPECT_EQ(large["devices"][0]["index"], 1);
+  EXPECT_EQ(large["visible_devices"], large["devices"][0]["uuid"]);
+  EXPECT_EQ(admit(command, {{"memory", "1G"}, {"device", "0"}, {"visible_devices", "1"}})["visible_devices"],
+            Command(socket_).ask({{"op", "gpus"}})["devices"][0]["uuid"]);
+  EXPECT_EQ(admit(command, {{"memory", "1G"}, {"visible_devices", "0"}})["visible_devices"], nullptr) << "as it was";
+  EXPECT_TRUE(admit(command, {{"memory", "1G"}, {"visible_devices", "1,0"}})["visible_devices"].is_string());
+}
+
 }  // namespace berth::daemon

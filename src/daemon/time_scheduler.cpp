@@ -6,6 +6,7 @@
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
+#include "policy/accounts.h"
 
 namespace berth::daemon {
 namespace {
@@ -78,8 +79,11 @@ bool TimeScheduler::is_on(const Client& client, size_t ordinal) const {
   if (client.devices[ordinal] < 0) return false;
   auto job = daemon_.state.jobs.find(client.job);
   auto device = static_cast<size_t>(client.devices[ordinal]);
-  return job != daemon_.state.jobs.end() && lives(job->second) && device < job->second.devices.size() &&
-         job->second.devices[device].placed;
+  if (job == daemon_.state.jobs.end() || !lives(job->second) || device >= job->second.devices.size()) return false;
+  if (job->second.devices[device].placed) return true;
+  // Some programs find their way to cards that are not their place.
+  auto holder = daemon_.state.clients.find(client.client);
+  return holder != daemon_.state.clients.end() && policy::held(holder->second.holdings[device]) > 0;
 }
 
 // The jobs that have a client on a device are its contenders.

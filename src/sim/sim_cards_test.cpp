@@ -134,7 +134,8 @@ TEST_F(SimPeers, CopiesGoBetweenCardsWithoutPeerAccess) {
   uint64_t ns = 20'000'000;
   void* arguments[] = {&ns};
   ASSERT_EQ(launch(load("berth_spin"), nullptr, arguments), CUDA_SUCCESS);
-  ASSERT_EQ(CU(cuMemsetD32Async)(memory[1], 9, kWords, nullptr), CUDA_SUCCESS);  // comes before the copy, though in another context
+  ASSERT_EQ(CU(cuMemsetD32Async)(memory[1], 9, kWords, nullptr),
+            CUDA_SUCCESS);  // comes before the copy, though in another context
   ASSERT_EQ(CU(cuCtxSetCurrent)(context[0]), CUDA_SUCCESS);
   ASSERT_EQ(CU(cuMemcpyHtoD_v2)(memory[0], data.data(), kWords * 4), CUDA_SUCCESS);
   EXPECT_EQ(CU(cuMemcpyPeer)(memory[1], context[1], memory[0], context[0], kWords * 4), CUDA_SUCCESS);

@@ -48,7 +48,14 @@ hold()
 """
 
 
-class Scheduling(GuestCase):
+def write_kernels(folder):
+    with open(os.path.join(os.path.dirname(GUEST), "../../tools/load/kernels_ptx.h")) as file:
+        text = file.read()
+    with open(f"{folder}/kernels.ptx", "w") as file:
+        file.write(text.split('R"ptx(')[1].split(')ptx"')[0] + "\0")
+
+
+class TimeCase(GuestCase):
     def load(self, name, kind, *options, run=()):
         return self.start("run", "-n", name, *run, "--", LOAD, kind, "--json", *options)
 
@@ -67,6 +74,8 @@ class Scheduling(GuestCase):
         self.assertEqual((process.returncode, errors), (0, ""), output)
         return json.loads(output.splitlines()[-1])["steps_per_s"]
 
+
+class Scheduling(TimeCase):
     def test_low_work_waits_for_high_work_and_says_for_whom(self):
         self.load("low", "train", "--seconds", "60", run=("-p", "low"))
         high = self.load("serve", "infer", "--seconds", "4", "--rate", "50", run=("-p", "high", "--max-slowdown", "1"))
@@ -123,9 +132,7 @@ class Scheduling(GuestCase):
 
     def test_ranks_whose_kernels_wait_for_each_other_progress_beside_a_high_job(self):
         folder = tempfile.mkdtemp(dir=self.folder)
-        header = os.path.join(os.path.dirname(GUEST), "../../tools/load/kernels_ptx.h")
-        text = open(header).read()
-        open(f"{folder}/kernels.ptx", "w").write(text.split('R"ptx(')[1].split(')ptx"')[0] + "\0")
+        write_kernels(folder)
         open(f"{folder}/rank.sh", "w").write(
             "for rank in 0 1 2 3; do %s %s \"$1\" $rank 4 60 %s & done; wait\n" % (sys.executable, GUEST, folder))
         self.load("serve", "infer", "--seconds", "60", "--rate", "40", run=("-p", "high", "--max-slowdown", "1"))
@@ -133,6 +140,59 @@ class Scheduling(GuestCase):
         output, errors = ranks.communicate(timeout=PATIENCE)
         self.maxDiff = None
         self.assertEqual((ranks.returncode, errors, sorted(output.replace("\n", ""))), (0, "", ["0", "1", "2", "3"]))
+
+
+class TwoCards(TimeCase):
+    """Each card has gates, turns and priorities of its own."""
+    def setUp(self):
+        super().setUp()
+        self.environment["BERTH_SIM_GPUS"] = "2"
+
+    def on(self, name, card, kind="train", *options, run=()):
+        return self.load(name, kind, "--seconds", "120", *options, run=("--device", str(card), *run))
+
+    def test_weights_divide_each_card_by_itself(self):
+        self.on("heavy", 0, run=("-w", "300"))
+        self.on("light", 0)
+        self.on("other", 1)
+        self.on("equal", 1)
+        wait_for(lambda: 0.7 < self.share("heavy") < 0.8 and 0.2 < self.share("light") < 0.3 and
+                 all(0.4 < self.share(name) < 0.6 for name in ("other", "equal")), "3 to 1 on one card, halves on the other")
+        self.assertEqual([self.rows(name)[0]["index"] for name in ("heavy", "light", "other", "equal")], [0, 0, 1, 1])
+
+    def test_high_work_holds_nobody_on_another_card(self):
+        self.on("low", 1, run=("-p", "low"))
+        self.on("held", 0, run=("-p", "low"))
+        self.on("high", 0, run=("-p", "high", "--max-slowdown", "1"))
+        wait_for(lambda: self.rows("held")[0]["held_by"] == "high", "the low job on its card to be held")
+        row = self.rows("low")[0]
+        self.assertEqual((row["waited_seconds"], row["held_by"], row["gpu_share_ratio"]), (0, None, None), "alone on its card")
+
+    def test_who_computes_on_a_card_that_is_not_its_place_is_held_there_too(self):
+        visitor = r"""
+show_all_cards()
+assert start(0) == 0
+folder = sys.argv[2]
+module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda().cuModuleLoadData(ctypes.byref(module), open(folder + "/kernels.ptx", "rb").read()) == 0
+assert cuda().cuModuleGetFunction(ctypes.byref(kernel), module, b"berth_spin") == 0
+stream, ns = ctypes.c_void_p(), ctypes.c_uint64(200_000)
+assert cuda().cuStreamCreate(ctypes.byref(stream), 1) == 0
+arguments = (ctypes.c_void_p * 1)(ctypes.addressof(ns))
+say(up=1)
+while True:
+    for _ in range(20):
+        assert cuda().cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None) == 0
+    assert cuda().cuStreamSynchronize(stream) == 0
+"""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        write_kernels(folder)
+        self.on("high", 0, run=("-p", "high", "--max-slowdown", "1"))
+        self.rows("high")
+        self.line(self.start("run", "-n", "visitor", "-p", "low", "--device", "1", "--", sys.executable, GUEST, visitor, folder))
+        there = wait_for(lambda: [d for d in self.jobs()["visitor"]["devices"] if d["index"] == 0 and d["held_by"] == "high"],
+                         "the visitor to be held by the high job")
+        self.assertGreater(there[0]["used_bytes"], 0)
 
 
 if __name__ == "__main__":
