@@ -128,8 +128,8 @@ int main(int argc, char** argv) {
   for (const Gpu& gpu : gpus) {
     unsigned expected = 1000u + static_cast<unsigned>(gpu.ordinal > 0 ? gpu.ordinal - 1 : 0);
     right &= value_on(gpu) == expected;
-    close(gpu);
   }
+  for (const Gpu& gpu : gpus) close(gpu);
   std::printf("%d GPUs, passed round: %s\n", count, right ? "right" : "WRONG");
   return right ? 0 : 1;
 }
