@@ -117,7 +117,9 @@ CUresult cuDeviceGetByPCIBusId(decltype(&::cuDeviceGetByPCIBusId) raw, CUdevice*
 CUresult cuDeviceGetAttribute(decltype(&::cuDeviceGetAttribute) raw, int* value, CUdevice_attribute attribute, CUdevice device) {
   Seen seen = virtual_devices->see(device);
   CUresult result = raw(value, attribute, seen.card);
-  if (result != CUDA_SUCCESS || !seen.valid || seen.plain) return result;
+  // An intercept stands before this entry, so who asks can't be told by how deep we are; nobody else asks for these.
+  bool plain = virtual_devices->shares_contexts() && static_cast<uint32_t>(device) < virtual_devices->cards;
+  if (result != CUDA_SUCCESS || !seen.valid || plain) return result;
   if (attribute == abi::kDeviceAttrPciDomainId) *value = static_cast<int>(wire::kVirtualDomain);
   else if (attribute == abi::kDeviceAttrPciBusId) *value = static_cast<int>(wire::virtual_bus(virtual_devices->devices[seen.ordinal].place));
   else if (attribute == abi::kDeviceAttrPciDeviceId) *value = 0;
