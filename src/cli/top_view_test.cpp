@@ -130,9 +130,9 @@ TEST(TopView, AnyNumberOfDevices) {
 TEST(TopView, AComputeModeThatIsNotTheUsualOneStandsWithItsDevice) {
   TopData data = shown(1);
   data.devices[0]["compute_mode"] = "default";
-  EXPECT_EQ(joined(text_of(data, {}, {100, 12})).find(", default"), std::string::npos);
+  EXPECT_EQ(joined(text_of(data, {}, {120, 12})).find(", default"), std::string::npos);
   data.devices[0]["compute_mode"] = "exclusive";
-  EXPECT_NE(joined(text_of(data, {}, {100, 12})).find("H200, exclusive\n"), std::string::npos);
+  EXPECT_NE(joined(text_of(data, {}, {120, 12})).find("H200, exclusive\n"), std::string::npos);
 }
 
 TEST(TopView, EightyColumnsLoseNothingOfTheUsualJob) {

@@ -100,7 +100,7 @@ class Views(Cards):
         self.json("gpus")
         server = ["tmux", "-S", f"{self.folder}/tmux", "-f", "/dev/null"]
         self.addCleanup(subprocess.run, [*server, "kill-server"], capture_output=True)
-        subprocess.run([*server, "new-session", "-d", "-x", "100", "-y", "60", f"{BERTH} top"], env=self.environment, check=True)
+        subprocess.run([*server, "new-session", "-d", "-x", "120", "-y", "60", f"{BERTH} top"], env=self.environment, check=True)
         screen = lambda: subprocess.run([*server, "capture-pane", "-p"], capture_output=True, text=True).stdout
         wait_for(lambda: len(re.findall(r"(?m)^ +\d+  \[.*berth simulated GPU", screen())) == 16, "all cards on the screen")
 
