@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "policy/accounts.h"
+#include "policy/quotas.h"
 
 namespace berth::policy {
 namespace {
-
-std::string device_text(DeviceIndex device) { return "GPU " + std::to_string(device); }
 
 std::string text_of(const Job& job) { return job.name + " (" + job.user + ")"; }
 
