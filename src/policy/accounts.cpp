@@ -150,7 +150,7 @@ bool has_quota(const Job& job) {
 size_t jobs_on(const State& state, DeviceIndex device) {
   return static_cast<size_t>(std::count_if(state.jobs.begin(), state.jobs.end(), [&](const auto& entry) {
     const Job& job = entry.second;
-    return (job.state == JobState::running || job.state == JobState::paused) && job.devices[device].placed;
+    return lives(job) && job.devices[device].placed;
   }));
 }
 

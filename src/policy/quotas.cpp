@@ -7,13 +7,6 @@
 #include "policy/virtual_devices.h"
 
 namespace berth::policy {
-namespace {
-
-bool lives(const Job& job) { return job.state == JobState::running || job.state == JobState::paused; }
-
-}  // namespace
-
-std::string device_text(DeviceIndex device) { return "GPU " + std::to_string(device); }
 
 Result<Allowance> allowance(const State& state, DeviceIndex device, uint32_t uid, JobId but, const Limits& limits) {
   Allowance result;
@@ -27,7 +20,7 @@ Result<Allowance> allowance(const State& state, DeviceIndex device, uint32_t uid
 }
 
 Error over_limit(const std::string& asked, DeviceIndex device, const Allowance& allowed) {
-  return {"limit", "asked for " + asked + " on " + device_text(device) + "; the configuration allows this user " +
+  return {"limit", "asked for " + asked + " on " + place_text(device) + "; the configuration allows this user " +
                        format_size(allowed.all.value_or(0)) + ", of which " + format_size(allowed.taken) +
                        " are taken; ask for less or end one of your jobs"};
 }
@@ -57,7 +50,7 @@ Status check_size(const State& state, DeviceIndex index, uint64_t quota, size_t 
   size_t count = std::max<size_t>(gpus, 1);
   if (quota <= could_ever_promise(device) / count) return Ok{};
   uint64_t most = gpus ? even_share(could_ever_promise(device), count) : could_ever_promise(device);
-  return Error{"usage", "asked for " + amount_text(quota, gpus) + ", but " + device_text(index) + " has " +
+  return Error{"usage", "asked for " + amount_text(quota, gpus) + ", but " + place_text(index) + " has " +
                             format_size(device.total) + ", of which " + format_size(device.headroom) +
                             " stay free for the driver: ask for less, at most " +
                             (gpus ? at_most_text(most) : format_size(most)) + (gpus > 1 ? " each" : "")};

@@ -5,8 +5,6 @@
 
 namespace berth::policy {
 
-std::string device_text(DeviceIndex device);
-
 // What the configuration allows a user on a device, for the quotas of all his jobs.
 struct Allowance {
   std::optional<uint64_t> all;

@@ -106,7 +106,7 @@ std::vector<DeviceIndex> find_room(const State& state, const Wanted& wanted, siz
 }
 
 std::string no_room_text(const State& state, DeviceIndex device, const std::string& asked) {
-  return "asked for " + asked + ", but " + device_text(device) + " has " + format_size(promisable(state, device)) +
+  return "asked for " + asked + ", but " + place_text(device) + " has " + format_size(promisable(state, device)) +
          " of " + format_size(state.devices[device].total) + " left to promise (" + holders(state, device) + ")";
 }
 

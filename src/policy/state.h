@@ -141,6 +141,8 @@ struct State {
   ClientId next_client = 1;
 };
 
+inline bool lives(const Job& job) { return job.state == JobState::running || job.state == JobState::paused; }
+
 const char* to_string(Priority priority);
 const char* to_string(JobState state);
 const char* to_string(ClientState state);

@@ -46,6 +46,11 @@ std::vector<uint32_t> virtual_devices_on(const Job& job, DeviceIndex device) {
   return there;
 }
 
+std::string place_text(Place place) {
+  std::string device = "GPU " + std::to_string(place.device);
+  return place.virtual_device ? "virtual GPU " + std::to_string(*place.virtual_device) + " (" + device + ")" : device;
+}
+
 std::string amount_text(uint64_t quota, size_t gpus) {
   if (gpus == 0) return format_size(quota);
   if (gpus == 1) return "1 virtual device of " + format_size(quota);

@@ -28,6 +28,9 @@ uint64_t even_share(uint64_t bytes, size_t count);
 // The job's virtual devices on a device.
 std::vector<uint32_t> virtual_devices_on(const Job& job, DeviceIndex device);
 
+// "GPU 0"; "virtual GPU 2 (GPU 0)".
+std::string place_text(Place place);
+
 // "8 GiB"; with virtual devices "4 virtual devices of 8 GiB (32 GiB in all)".
 std::string amount_text(uint64_t quota, size_t gpus);
 
