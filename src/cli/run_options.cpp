@@ -19,7 +19,7 @@ CLI::Option* add_text(CLI::App* command, const std::string& name, std::optional<
 
 void add_quota_options(CLI::App* command, RunOptions* options) {
   add_text(command, "-m,--memory", &options->memory,
-           "quota, of each virtual device: bytes, or K M G T such as 8G, or a percentage of the device; without it, "
+           "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it, "
            "and with 0, 0% or '', there is none")
       ->type_name("SIZE|PCT");
   add_text(command, "--device", &options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
