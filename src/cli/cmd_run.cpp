@@ -85,7 +85,8 @@ int run_job(const RunOptions& options, const std::vector<std::string>& command) 
     say(told = queue_text(event));
   }, &daemon);
   if (!admission) return fail_run(admission.error());
-  launch.environment = client::program_environment(launch.isolation, admission->visible_devices);
+  launch.environment =
+      client::program_environment(launch.isolation, admission->visible_devices, request->gpus.value_or(0));
   for (const std::string& note : admission->notes) say(note);
   warn_about(*program, command, options.isolate);
   warn_about_few_bytes(options.memory.value_or(""));

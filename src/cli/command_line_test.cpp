@@ -60,8 +60,8 @@ TEST(CommandLine, OptionsEndAtTheCommand) {
 }
 
 TEST(CommandLine, OptionsReachTheRequest) {
-  auto request = request_of({"-m", "40%", "-p", "high", "-w", "300", "--max-share=50%", "--device", "1", "--name", "svc",
-                             "--wait=7", "--strict", "serve", "-x"});
+  auto request = request_of({"-m", "40%", "-p", "high", "-w", "300", "--max-share=50%", "--device", "1", "--name",
+                             "svc", "--wait=7", "--strict", "-g", "4", "serve", "-x"});
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->memory, "40%");
   EXPECT_EQ(request->priority, "high");
@@ -71,6 +71,7 @@ TEST(CommandLine, OptionsReachTheRequest) {
   EXPECT_EQ(request->name, "svc");
   EXPECT_EQ(request->wait_seconds, 7);
   EXPECT_TRUE(request->strict);
+  EXPECT_EQ(request->gpus, 4);
   EXPECT_EQ(request->command, (Words{"serve", "-x"}));
 }
 
@@ -78,6 +79,9 @@ TEST(CommandLine, DefaultsAndTheLastOfTwo) {
   auto request = request_of({"prog"});
   ASSERT_TRUE(request.ok());
   EXPECT_FALSE(request->memory.has_value());
+  EXPECT_FALSE(request->gpus.has_value());
+  EXPECT_EQ(request_of({"--gpus=1", "prog"})->gpus, 1);  // one is a virtual device too
+  EXPECT_EQ(request_of({"-g32", "prog"})->gpus, 32);
   EXPECT_EQ(request->priority, "normal");
   EXPECT_EQ(request->weight, 100);
   EXPECT_EQ(request->wait_seconds, 0);
@@ -104,10 +108,18 @@ TEST(CommandLine, WrongOptionsGetOneClearLine) {
                 "or a percentage of the device such as 25%"},
            Case{{"-w", "-3", "x"}, "'-3' is not a weight: give a number from 1 to 10000"},
            Case{{"-p", "urgent", "x"}, "'urgent' is not a priority: give high, normal or low"},
-           Case{{"-g", "2", "x"}, "-g (--gpus) is not available in this version"},
+           Case{{"-g", "0", "x"}, "'0' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g", "-1", "x"}, "'-1' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"--gpus=33", "x"}, "'33' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g", "1000", "x"}, "'1000' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g", "x", "x"}, "'x' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g", "2.0", "x"}, "'2.0' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g", "", "x"}, "'' is not a number of virtual devices: give 1 to 32 with -g"},
+           Case{{"-g"}, "--gpus needs a value; see berth run --help"},
            Case{{"--swap", "x"}, "--swap is not available in this version"},
            Case{{"--sharing", "mps", "x"}, "--sharing is not available in this version"},
-           Case{{"--max-slowdown", "0.9", "x"}, "'0.9' is not a slowdown: give a number from 1 (none at all) to 100, such as 1.1"},
+           Case{{"--max-slowdown", "0.9", "x"},
+                "'0.9' is not a slowdown: give a number from 1 (none at all) to 100, such as 1.1"},
            Case{{"--wait=-1", "x"}, "'-1' is not a time to wait: give whole seconds, or --wait alone to wait for ever"},
        }) {
     auto request = request_of(c.words);

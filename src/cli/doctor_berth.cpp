@@ -11,6 +11,7 @@
 #include "cli/doctor.h"
 #include "cli/probe.h"
 #include "client/daemon.h"
+#include "client/held_child.h"
 
 namespace berth::cli {
 namespace {
@@ -31,6 +32,19 @@ Check check_files() {
     if (!fault->empty()) return {"berth's libraries", Health::failed, *fault, "install berth again"};
   }
   return {"berth's libraries", Health::ok, folder, ""};
+}
+
+// The runtime alias library, which `berth run -g` loads into programs.
+Check check_virtual_devices() {
+  std::string path = client::runtime_alias_path();
+  if (::access(path.c_str(), R_OK) != 0)
+    return {"virtual devices", Health::warning, path + " can't be read",
+            "with -g the driver and NVML show the virtual devices, programs on the CUDA runtime see the devices "
+            "themselves: install berth again"};
+  auto fault = probe([&] { return load(path); }, std::chrono::seconds(20));
+  if (fault && fault->empty()) return {"virtual devices", Health::ok, "berth run -g loads " + path, ""};
+  return {"virtual devices", Health::failed, fault ? *fault : path + " can't be loaded: " + fault.error().message,
+          "install berth again"};
 }
 
 // Starts a program the way `berth run` does and looks which file it got.
@@ -99,7 +113,7 @@ void add_other_daemons(Checks* checks) {
 }  // namespace
 
 Checks check_berth() {
-  Checks modes, checks{check_files(), check_reach(), check_daemon(&modes)};
+  Checks modes, checks{check_files(), check_virtual_devices(), check_reach(), check_daemon(&modes)};
   checks.insert(checks.end(), modes.begin(), modes.end());
   add_other_daemons(&checks);
   return checks;

@@ -19,7 +19,8 @@ CLI::Option* add_text(CLI::App* command, const std::string& name, std::optional<
 
 void add_quota_options(CLI::App* command, RunOptions* options) {
   add_text(command, "-m,--memory", &options->memory,
-           "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it, and with 0, 0% or '', there is none")
+           "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it, "
+           "and with 0, 0% or '', there is none")
       ->type_name("SIZE|PCT");
   add_text(command, "--device", &options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
   // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
@@ -42,10 +43,13 @@ void add_run_options(CLI::App* run, RunOptions* options) {
   run->formatter(std::make_shared<Help>("Usage: berth run [OPTIONS] [--] COMMAND...\nOptions end at COMMAND.\n"));
   add_text(run, "-n,--name", &options->name, "name of the job (COMMAND-1, COMMAND-2 ...)")->type_name("NAME");
   add_quota_options(run, options);
+  add_text(run, "-g,--gpus", &options->gpus,
+           "virtual devices that the program sees, each with the quota of -m, or without one with an equal part of the "
+           "device: 1 to 32")
+      ->type_name("N");
   run->add_flag("--isolate", options->isolate,
                 "put berth's library over the driver's files in a mount namespace: for programs that ignore LD_LIBRARY_PATH");
   add_time_options(run, options);
-  add_text(run, "-g,--gpus", &options->gpus, "virtual devices; not available in this version")->type_name("N");
   add_text(run, "--sharing", &options->sharing, "timeslice or mps; not available in this version")->type_name("HOW");
   run->add_flag("--swap", options->swap, "not available in this version");
   run->footer("Exit code: the program's own; 128+N if signal N ended it; 75 no room now;\n"
@@ -61,7 +65,6 @@ std::string queue_text(const client::Json& event) {
 }
 
 Result<client::JobRequest> job_request(const RunOptions& options, const std::vector<std::string>& command) {
-  if (options.gpus) return later("-g (--gpus)");
   if (options.swap) return later("--swap");
   if (options.sharing) return later("--sharing");
   if (command.empty()) return Error{"usage", "the command to run is missing; see berth run --help"};
@@ -72,6 +75,11 @@ Result<client::JobRequest> job_request(const RunOptions& options, const std::vec
   auto memory = check_quota(options.memory.value_or(""));
   if (!memory) return Error{"usage", "--memory: " + memory.error().message};
   if (!memory->empty()) request.memory = *memory;
+  if (options.gpus) {
+    auto gpus = parse_gpus(*options.gpus);
+    if (!gpus) return gpus.error();
+    request.gpus = *gpus;
+  }
   auto priority = check_priority(options.priority);
   if (!priority) return priority.error();
   request.priority = *priority;

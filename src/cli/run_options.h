@@ -12,9 +12,9 @@ namespace berth::cli {
 // As typed.
 struct RunOptions {
   std::string priority = "normal", weight = "100", wait = "0";
-  std::optional<std::string> memory, max_share, max_slowdown, device, name;
+  std::optional<std::string> memory, gpus, max_share, max_slowdown, device, name;
   bool strict = false, isolate = false;
-  std::optional<std::string> gpus, sharing;  // of later work: refused
+  std::optional<std::string> sharing;  // of later work: refused
   bool swap = false;
 };
 

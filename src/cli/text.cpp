@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/size.h"
+#include "client/job.h"
 
 namespace berth::cli {
 namespace {
@@ -132,6 +133,14 @@ Result<std::string> check_job_reference(std::string_view text) {
 Result<std::string> check_priority(std::string_view text) {
   if (text == "high" || text == "normal" || text == "low") return std::string(text);
   return usage(quoted(text) + " is not a priority: give high, normal or low");
+}
+
+Result<int> parse_gpus(std::string_view text) {
+  auto value = whole(text);
+  if (!value || *value < 1 || *value > client::kMaxGpus)
+    return usage(quoted(text) + " is not a number of virtual devices: give 1 to " + std::to_string(client::kMaxGpus) +
+                 " with -g");
+  return static_cast<int>(*value);
 }
 
 Result<int> parse_weight(std::string_view text) {

@@ -36,6 +36,9 @@ Result<std::string> check_job_name(std::string_view text);
 Result<std::string> check_job_reference(std::string_view text);
 
 Result<std::string> check_priority(std::string_view text);
+// A number of virtual devices: 1 to 32.
+Result<int> parse_gpus(std::string_view text);
+
 Result<int> parse_weight(std::string_view text);
 
 // Whole seconds, or -1 for "" (for ever).

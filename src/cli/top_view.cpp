@@ -108,15 +108,22 @@ std::string held_by_of(const Json& job) {
   return result;
 }
 
-std::vector<std::string> first_cells(const Json& job) {
-  return {text_cell(job, "name"),
-          text_cell(job, "user"),
-          text_cell(job, "state"),
-          text_cell(job, "priority"),
-          text_cell(job, "weight"),
-          std::to_string(list(job, "clients").size()),
-          seconds_text(job_seconds(job, "window_seconds")),
-          held_by_of(job)};
+bool any_virtual(const std::vector<Json>& jobs) {
+  return std::any_of(jobs.begin(), jobs.end(), [](const Json& job) { return text_cell(job, "gpus") != "-"; });
+}
+
+// `gpus`: the number of virtual devices stands there, too.
+std::vector<std::string> first_cells(const Json& job, bool gpus) {
+  std::vector<std::string> cells{text_cell(job, "name"),
+                                 text_cell(job, "user"),
+                                 text_cell(job, "state"),
+                                 text_cell(job, "priority"),
+                                 text_cell(job, "weight"),
+                                 std::to_string(list(job, "clients").size()),
+                                 seconds_text(job_seconds(job, "window_seconds")),
+                                 held_by_of(job)};
+  if (gpus) cells.insert(cells.end() - 2, text_cell(job, "gpus"));
+  return cells;
 }
 
 // As wide as the longest of all jobs' cells, so that paging moves nothing; shrunk to `width` where there is too little
@@ -126,14 +133,16 @@ std::vector<JobColumn> first_columns(const std::vector<Json>& jobs, size_t width
                                  {"STATE", Align::left, 7, 0},   {"PRIORITY", Align::left, 8, 0},
                                  {"WEIGHT", Align::right, 6, 0}, {"CLIENTS", Align::right, 7, 0},
                                  {"WINDOW", Align::right, 6, 0}, {"HELD BY", Align::left, 7, 0}};
+  const bool gpus = any_virtual(jobs);
+  if (gpus) columns.insert(columns.end() - 2, {"VIRTUAL", Align::right, 7, 0});
   for (JobColumn& column : columns) column.width = display_width(column.title);
   for (const Json& job : jobs) {
-    auto cells = first_cells(job);
+    auto cells = first_cells(job, gpus);
     for (size_t i = 0; i < cells.size(); ++i) columns[i].width = std::max(columns[i].width, display_width(cells[i]));
   }
   size_t all = kIndent + kGap * (columns.size() - 1);
   for (const JobColumn& column : columns) all += column.width;
-  for (size_t i : {size_t{1}, size_t{7}, size_t{0}}) {  // user, held by, name
+  for (size_t i : {size_t{1}, columns.size() - 1, size_t{0}}) {  // user, held by, name
     size_t spare = columns[i].width - std::min(columns[i].width, columns[i].least),
            missing = all > width ? all - width : 0;
     columns[i].width -= std::min(spare, missing);
@@ -225,9 +234,10 @@ std::vector<TopLine> job_lines(const TopData& data, const TopState& state, size_
          room = std::max<size_t>(1, height > lines.size() ? (height - lines.size()) / each : 0);
   page->first = state.place / room * room;
   page->last = std::min(page->first + room, data.jobs.size());
+  const bool gpus = any_virtual(data.jobs);
   for (size_t i = page->first; i < page->last; ++i) {
     bool selected = i == state.place;
-    add_job_lines({(selected ? "> " : "  ") + first_text(first_cells(data.jobs[i]), layout.columns),
+    add_job_lines({(selected ? "> " : "  ") + first_text(first_cells(data.jobs[i], gpus), layout.columns),
                    selected ? TopStyle::selected : TopStyle::plain},
                   figures(data.jobs[i], data.devices, layout.bar_width), layout.one_line, &lines);
   }

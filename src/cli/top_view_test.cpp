@@ -75,6 +75,19 @@ TEST(TopView, EightyColumns) {
             "? keys   q quit\n");
 }
 
+TEST(TopView, AColumnTellsOfVirtualDevicesWhereThereAreAny) {
+  TopData data = shown(2);
+  data.jobs[1]["gpus"] = 4;
+  std::string text = joined(text_of(data, {}, {80, 12}));
+  EXPECT_NE(text.find("  NAME     USER   STATE    PRIORITY  WEIGHT  CLIENTS  VIRTUAL  WINDOW  HELD BY\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("> train-1  alice  running  low          100        2        -  200 us  serve\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("  train-2  alice  running  low          100        2        4  200 us  serve\n"),
+            std::string::npos);
+}
+
 TEST(TopView, AWideTerminalHasOneLineAJob) {
   std::string text = joined(text_of(shown(2), {}, {160, 12}));
   EXPECT_NE(text.find("  NAME     USER   STATE    PRIORITY  WEIGHT  CLIENTS  WINDOW  HELD BY  TIME                1 S "
@@ -95,6 +108,7 @@ TEST(TopView, EveryLineFitsWhateverTheSize) {
   data.jobs[5]["devices"][0]["held_by"] = std::string(64, 'h');
   data.jobs[6]["waiting_for"] =
       "train-2 holds 9 GiB of 16 GiB, and so on and on, and on, and on, and on, and on, and on, and on";
+  data.jobs[8]["gpus"] = 32;
   data.jobs[7]["name"] = "\xc3\xa4\xc3\xb6\xc3\xbc";
   TopState state;
   for (const char* trouble :

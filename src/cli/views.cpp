@@ -25,6 +25,24 @@ std::string what_is_special(const Json& client) {
   return text;
 }
 
+// "0 and 2", "0 to 3"
+std::string numbers_text(const Json& numbers) {
+  std::string text;
+  size_t last = numbers.size() - 1;
+  if (last > 1 && numbers[last] == numbers[0].get<size_t>() + last)
+    return numbers[0].dump() + " to " + numbers[last].dump();
+  for (size_t i = 0; i <= last; ++i) text += (i == 0 ? "" : i == last ? " and " : ", ") + numbers[i].dump();
+  return text;
+}
+
+// A line for each virtual device, with the device that it lies on.
+void add_virtual_devices(const Json& job, size_t left_columns, Table* table) {
+  for (const Json& device : list(job, "virtual_devices"))
+    table->add({Cell("  virtual GPU " + text_cell(device, "index"), left_columns), text_cell(device, "device_index"),
+                size_cell(device, "used_bytes"), size_cell(device, "overhead_bytes"),
+                size_cell(device, "quota_bytes")});
+}
+
 void add_job(const Json& job, bool users, Table* table) {
   std::vector<Cell> left{text_cell(job, "name")};
   if (users) left.emplace_back(text_cell(job, "user"));
@@ -45,6 +63,7 @@ void add_job(const Json& job, bool users, Table* table) {
     row.emplace_back(seconds_cell(device, "waited_seconds"));
     table->add(std::move(row));
   }
+  add_virtual_devices(job, left.size(), table);
   if (std::string reason = text_cell(job, "waiting_for"); reason != "-") {
     std::string place = text_cell(job, "queue_position");
     table->add({Cell("  waits" + (place == "-" ? "" : ", place " + place) + ": " + reason, left.size() + 6)});
@@ -88,6 +107,11 @@ std::string gpus_view(const Json& gpus, const Look& look) {
                               (who == "-" ? "" : ": " + who + " has it"),
                           7)});
     }
+    for (const Json& job : list(gpu, "jobs"))
+      if (const Json& numbers = list(job, "virtual_devices"); !numbers.empty())
+        table.add({"", Cell(fmt::format("virtual GPU{} {} of {}", numbers.size() > 1 ? "s" : "", numbers_text(numbers),
+                                        text_cell(job, "name")),
+                            7)});
     if (std::string holder = text_cell(gpu, "held_by"); holder != "-")
       table.add({"", Cell("another daemon shares it out too: " + holder, 7)});
     for (const Json& process : list(gpu, "unmanaged"))

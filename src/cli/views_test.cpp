@@ -49,6 +49,36 @@ TEST(Views, EachDeviceHasItsOwnShare) {
   EXPECT_NE(view.find("    1      -         -      -    10%     0 s\n"), std::string::npos) << view;
 }
 
+TEST(Views, PsShowsVirtualDevicesAndWhereTheyLie) {
+  Json several = job();
+  several["gpus"] = 2;
+  for (int v : {0, 1})
+    several["virtual_devices"].push_back({{"index", v},
+                                          {"device_index", v},
+                                          {"quota_bytes", 4ull << 30},
+                                          {"used_bytes", (3ull - v) << 30},
+                                          {"overhead_bytes", 0}});
+  EXPECT_EQ(ps_view({{"jobs", {several}}}, {}),
+            "NAME     STATE    PRIORITY  WEIGHT  GPU   USED  OVERHEAD  QUOTA  SHARE  WAITED\n"
+            "train-1  running  normal       100    0  3 GiB   518 MiB  8 GiB    45%  12.5 s\n"
+            "  virtual GPU 0                       0  3 GiB       0 B  4 GiB\n"
+            "  virtual GPU 1                       1  2 GiB       0 B  4 GiB\n"
+            "  4711    python                         3 GiB   518 MiB\n");
+}
+
+TEST(Views, GpusShowWhoseVirtualDevicesAreThere) {
+  Json jobs = {{{"name", "a"}, {"virtual_devices", {0, 2}}},
+               {{"name", "b"}, {"virtual_devices", {0, 1, 2, 3}}},
+               {{"name", "c"}, {"virtual_devices", {5}}},
+               {{"name", "d"}, {"virtual_devices", Json::array()}},
+               {{"name", "e"}, {"virtual_devices", {0, 2, 4}}}};
+  std::string view = gpus_view({{"devices", {{{"index", 0}, {"jobs", jobs}}}}}, {});
+  for (const char* line : {"     virtual GPUs 0 and 2 of a\n", "     virtual GPUs 0 to 3 of b\n",
+                           "     virtual GPU 5 of c\n", "     virtual GPUs 0, 2 and 4 of e\n"})
+    EXPECT_NE(view.find(line), std::string::npos) << view;
+  EXPECT_EQ(view.find(" of d"), std::string::npos);
+}
+
 TEST(Views, UnknownIsADash) {
   Json bare = {{"name", "x"}, {"state", "waiting"}, {"gpu_share_ratio", nullptr}};
   EXPECT_EQ(ps_view({{"jobs", {bare}}}, {}),

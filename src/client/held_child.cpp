@@ -95,24 +95,29 @@ Status HeldChild::go() {
   return Error{word[1] == 'n' ? "not_found" : "not_executable", word.substr(2)};
 }
 
+std::string runtime_alias_path() { return library_folder() + "/shim/libberth_cudart.so"; }
+
 std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation,
-                                             const std::optional<std::string>& visible_devices) {
-  static constexpr std::string_view kPath = "LD_LIBRARY_PATH=", kDriver = "BERTH_DRIVER=",
-                                    kVisible = "CUDA_VISIBLE_DEVICES=";
-  std::string path = library_folder() + "/shim";
+                                             const std::optional<std::string>& visible_devices, int gpus) {
+  const bool alias = gpus > 0 && ::access(runtime_alias_path().c_str(), R_OK) == 0;
+  std::string path = library_folder() + "/shim", preload = runtime_alias_path();
   std::vector<std::string> result;
   for (char** entry = environ; *entry; ++entry) {
-    std::string_view text = *entry;
-    if (text.starts_with(kPath)) {
-      if (text.size() > kPath.size()) path += ":" + std::string(text.substr(kPath.size()));
-    } else if (isolation && text.starts_with(kDriver) && text.size() > kDriver.size()) {
-      result.push_back(std::string(kDriver) + isolation->meeting_folder + "/real/libcuda.so.1");
-    } else if (!visible_devices || !text.starts_with(kVisible)) {
+    const std::string_view text = *entry, name = text.substr(0, text.find('=') + 1), value = text.substr(name.size());
+    if (name == "LD_LIBRARY_PATH=") {
+      if (!value.empty()) path += ":" + std::string(value);
+    } else if (name == "BERTH_DRIVER=" && isolation && !value.empty()) {
+      result.push_back("BERTH_DRIVER=" + isolation->meeting_folder + "/real/libcuda.so.1");
+    } else if (name == "LD_PRELOAD=" && alias) {
+      if (!value.empty()) preload += ":" + std::string(value);
+    } else if (name != "BERTH_GPUS=" && !(name == "CUDA_VISIBLE_DEVICES=" && visible_devices)) {
       result.emplace_back(text);
     }
   }
-  result.push_back(std::string(kPath) + path);
-  if (visible_devices) result.push_back(std::string(kVisible) + *visible_devices);
+  result.push_back("LD_LIBRARY_PATH=" + path);
+  if (alias) result.push_back("LD_PRELOAD=" + preload);
+  if (gpus > 0) result.push_back("BERTH_GPUS=" + std::to_string(gpus));
+  if (visible_devices) result.push_back("CUDA_VISIBLE_DEVICES=" + *visible_devices);
   return result;
 }
 

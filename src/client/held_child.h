@@ -44,10 +44,14 @@ class HeldChild {
   UniqueFd report_;  // from the child: its fault as text, a byte when it stands ready, closed by exec
 };
 
-// The environment of this process with our shim folder first on LD_LIBRARY_PATH. Under isolation a BERTH_DRIVER names the
-// place where the driver that it named can still be reached: its own place is covered. `visible_devices`: the
-// CUDA_VISIBLE_DEVICES that the job's place wants, if any.
+// The environment of this process with our shim folder first on LD_LIBRARY_PATH. Under isolation a BERTH_DRIVER names
+// the place where the driver that it named can still be reached: its own place is covered. `visible_devices`: the
+// CUDA_VISIBLE_DEVICES that the job's place wants, if any. With virtual devices (`gpus` above 0) BERTH_GPUS tells our
+// libraries how many there are, and the runtime alias library comes first in LD_PRELOAD where it is installed.
 std::vector<std::string> program_environment(const std::optional<IsolationPlan>& isolation,
-                                             const std::optional<std::string>& visible_devices = std::nullopt);
+                                             const std::optional<std::string>& visible_devices, int gpus);
+
+// Its path, beside our libcuda.so.1.
+std::string runtime_alias_path();
 
 }  // namespace berth::client

@@ -21,6 +21,7 @@ Json admit_request(const JobRequest& request) {
           {"name", or_null(request.name)},
           {"command", request.command},
           {"memory", or_null(request.memory)},
+          {"gpus", or_null(request.gpus)},
           {"priority", request.priority},
           {"weight", request.weight},
           {"max_share_ratio", or_null(request.max_share_ratio)},

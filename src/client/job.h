@@ -8,14 +8,18 @@
 #include <vector>
 
 #include "client/connection.h"
+#include "wire/guest_protocol.h"
 
 namespace berth::client {
+
+inline constexpr int kMaxGpus = static_cast<int>(wire::kMaxDevices);
 
 // One field an option; the daemon checks them again. Absent: the daemon's default.
 struct JobRequest {
   std::optional<std::string> name;
   std::vector<std::string> command;
-  std::optional<std::string> memory;       // as base/size.h reads it
+  std::optional<std::string> memory;  // as base/size.h reads it; of each virtual device
+  std::optional<int> gpus;            // virtual devices
   std::string priority = "normal";
   int weight = 100;
   std::optional<double> max_share_ratio, max_slowdown_ratio;

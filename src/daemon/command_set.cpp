@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 #include "daemon/users.h"
 #include "daemon/views.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::daemon {
 namespace {
@@ -29,6 +30,17 @@ std::string share_text(std::optional<double> ratio) {
 
 std::string slowdown_text(std::optional<double> ratio) { return ratio ? Json(*ratio).dump() : "usual"; }
 
+// Back to the quotas of `before`; what was granted and released since stays.
+void restore_limits(policy::Job& job, const policy::Job& before) {
+  for (size_t i = 0; i < before.devices.size(); ++i) job.devices[i].quota = before.devices[i].quota;
+  for (size_t v = 0; v < before.virtual_devices.size(); ++v)
+    job.virtual_devices[v].quota = before.virtual_devices[v].quota;
+  job.priority = before.priority;
+  job.weight = before.weight;
+  job.max_share = before.max_share;
+  job.max_slowdown = before.max_slowdown;
+}
+
 // The event of what is different now; none if nothing is.
 void tell_changes(Events& events, const policy::Job& before, const policy::Job& after) {
   std::string text;
@@ -36,10 +48,15 @@ void tell_changes(Events& events, const policy::Job& before, const policy::Job& 
   auto changed = [&](const std::string& what, const std::string& from, const std::string& to) {
     text += (text.empty() ? "" : ", ") + what + " " + from + " -> " + to;
   };
-  for (size_t i = 0; i < after.devices.size(); ++i) {
-    const auto &from = before.devices[i].quota, &to = after.devices[i].quota;
-    if (from == to) continue;
-    changed("quota on GPU " + std::to_string(i), quota_text(from), quota_text(to));
+  for (policy::DeviceIndex i = 0; i < after.devices.size(); ++i) {
+    const auto& to = after.devices[i].quota;
+    if (before.devices[i].quota == to) continue;
+    std::vector<uint32_t> there = policy::virtual_devices_on(after, i);
+    auto shown = [&](const policy::Job& job) {
+      return there.empty() ? quota_text(job.devices[i].quota) : format_size(job.virtual_devices[there[0]].quota);
+    };
+    changed((there.empty() ? "quota on " : "quota of each virtual GPU on ") + policy::place_text(i), shown(before),
+            shown(after));
     fields["devices"].push_back({{"index", i}, {"quota_bytes", to ? Json(*to) : Json(nullptr)}});
   }
   if (before.priority != after.priority) {
@@ -77,11 +94,7 @@ void Commands::set(const SessionPtr& session, const Json& request) {
       limits_of(daemon_.settings.config, job.user, group_names(job.user), daemon_.settings.system, session->uid() == 0);
   const policy::Job before = job;
   auto undo = [&](const Error& error) {
-    job.devices = before.devices;
-    job.priority = before.priority;
-    job.weight = before.weight;
-    job.max_share = before.max_share;
-    job.max_slowdown = before.max_slowdown;
+    restore_limits(job, before);
     fail(session, error);
   };
   if (auto memory = request.find("memory"); memory != request.end()) {
@@ -126,11 +139,7 @@ void Commands::set(const SessionPtr& session, const Json& request) {
       tell_changes(daemon_.events, before, it->second);
       return reply(session, job_json(daemon_, it->second));
     }
-    for (size_t i = 0; i < before.devices.size(); ++i) it->second.devices[i].quota = before.devices[i].quota;
-    it->second.priority = before.priority;
-    it->second.weight = before.weight;
-    it->second.max_share = before.max_share;
-    it->second.max_slowdown = before.max_slowdown;
+    restore_limits(it->second, before);
     daemon_.time.changed();
     fail(session, saved.error());
     daemon_.settle();

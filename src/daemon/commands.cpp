@@ -209,6 +209,7 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     wanted.name.erase(0, slash + 1);
   wanted.command = command_words(request);
   wanted.memory = text_field(request, "memory");
+  wanted.gpus = whole_field(request, "gpus");
   wanted.priority = priority_field(request, policy::Priority::normal);
   wanted.max_share = field<double>(request, "max_share_ratio");
   wanted.max_slowdown = field<double>(request, "max_slowdown_ratio");
@@ -241,6 +242,7 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
     reply(session, {{"job", *result},
                     {"name", job.name},
                     {"devices", devices},
+                    {"virtual_devices", virtual_devices_json(daemon_.state, job)},
                     {"visible_devices", visible_to(job, visible)},
                     {"notes", notes}});
   };
@@ -255,8 +257,12 @@ void Commands::order(const SessionPtr& session, const Json& request, AdmitOrder 
   daemon_.gpus.when_fresh(std::move(decide));
 }
 
-// What CUDA_VISIBLE_DEVICES must be so that the job's program sees its place and no other device; null: it does already.
+// What CUDA_VISIBLE_DEVICES must be so that the job's program sees its place and no other device; null: it does
+// already. Virtual devices are counted from 0.
 Json Commands::visible_to(const policy::Job& job, const std::optional<std::string>& list) const {
+  std::string all;
+  for (size_t v = 0; v < job.virtual_devices.size(); ++v) all += (v > 0 ? "," : "") + std::to_string(v);
+  if (!all.empty()) return all;
   std::vector<policy::DeviceIndex> placed;
   for (policy::DeviceIndex i = 0; i < job.devices.size(); ++i)
     if (job.devices[i].placed) placed.push_back(i);

@@ -17,9 +17,9 @@ class OneGpu : public GpuSource {
   std::string describe() const override { return "fake"; }
 };
 
-Settings settings() {
+Settings settings(int gpus) {
   Settings settings;
-  settings.socket = "/tmp/berth-fuzz-" + std::to_string(::getpid()) + ".sock";
+  settings.socket = "/tmp/berth-fuzz-" + std::to_string(::getpid()) + "-" + std::to_string(gpus) + ".sock";
   settings.state_file = ":memory:";
   settings.system = true;  // this process then has a default job
   settings.config.keep_events = 16;
@@ -35,18 +35,41 @@ void check(const policy::State& state) {
     for (const auto& [number, client] : state.clients)
       if (client.job == id) sum += policy::held(client.holdings[0]);
     if (sum != job.devices[0].used) __builtin_trap();
+    uint64_t parts = 0;
+    for (const policy::VirtualDevice& part : job.virtual_devices) parts += part.used;
+    if (!job.virtual_devices.empty() && parts != sum) __builtin_trap();
   }
 }
 
 }  // namespace
 
 struct FuzzedDaemon::Parts {
+  explicit Parts(int gpus) : daemon(loop, settings(gpus), std::make_unique<OneGpu>()) {}
   asio::io_context loop{1};
-  Daemon daemon{loop, settings(), std::make_unique<OneGpu>()};
+  Daemon daemon;
 };
 
-FuzzedDaemon::FuzzedDaemon() : parts_(std::make_unique<Parts>()) {
+FuzzedDaemon::FuzzedDaemon(int gpus) : parts_(std::make_unique<Parts>(gpus)) {
   if (!parts_->daemon.open()) __builtin_trap();
+  if (gpus > 0) admit(gpus);
+}
+
+void FuzzedDaemon::admit(int gpus) {
+  AdmitOrder order;
+  order.request.uid = ::getuid();
+  order.request.user = "fuzzer";
+  order.request.command = {"fuzzer"};
+  order.request.memory = "2G";
+  order.request.gpus = gpus;
+  order.runner = read_process(::getpid())->id;
+  bool admitted = false;
+  order.reply = [&admitted](Result<JobId> job) {
+    if (!job) __builtin_trap();
+    admitted = true;
+  };
+  JobId queued = 0;
+  parts_->daemon.jobs.admit(std::move(order), &queued);
+  while (!admitted) parts_->loop.run_one();
 }
 
 FuzzedDaemon::~FuzzedDaemon() = default;

@@ -9,7 +9,8 @@ namespace berth::daemon {
 
 class FuzzedDaemon {
  public:
-  FuzzedDaemon();
+  // With `gpus` this process is in a job with so many virtual devices, else in its user's default job.
+  explicit FuzzedDaemon(int gpus = 0);
   ~FuzzedDaemon();
 
   // The sender's end of a new connection.
@@ -21,6 +22,8 @@ class FuzzedDaemon {
   void turn();
 
  private:
+  void admit(int gpus);
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

@@ -1,5 +1,6 @@
 // Packets of guests. An input is a row of packets: a byte for the kind (0: raw, else a message type whose header is
-// made right), a byte for the length in units of 4, and the bytes.
+// made right), a byte for the length in units of 4, and the bytes. The very first byte chooses: 1 a hello first, 2 a
+// job with virtual devices.
 #include <algorithm>
 #include <string>
 
@@ -9,7 +10,9 @@
 using namespace berth;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static auto* daemon = new berth::daemon::FuzzedDaemon;
+  static auto* plain = new berth::daemon::FuzzedDaemon;
+  static auto* with_virtual_devices = new berth::daemon::FuzzedDaemon(3);
+  auto* daemon = size > 0 && (data[0] & 2) ? with_virtual_devices : plain;
   UniqueFd fd = daemon->connect();
   auto hello = wire::make_message<wire::Hello>();
   hello.role = wire::Role::client;

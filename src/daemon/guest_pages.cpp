@@ -1,6 +1,7 @@
 // What the pages of attached programs show: written whenever an account of their job, or what it could still get,
 // changes.
 #include <cstring>
+#include <tuple>
 
 #include "daemon/daemon.h"
 #include "policy/accounts.h"
@@ -19,40 +20,43 @@ struct Figures {
 
 void Guests::fill_page(Session& session) {
   const policy::Job& job = daemon_.state.jobs.at(session.job);
-  for (size_t i = 0; i < session.devices.size(); ++i) {
-    if (session.devices[i] < 0) continue;
-    auto index = static_cast<policy::DeviceIndex>(session.devices[i]);
-    const policy::Device& device = daemon_.state.devices[index];
-    const auto& quota = job.devices[index].quota;
+  for (size_t i = 0; i < session.places.size(); ++i) {
+    if (!session.places[i]) continue;
+    const policy::Place place = *session.places[i];
+    const policy::Device& device = daemon_.state.devices[place.device];
+    const policy::Uuid& uuid = place.virtual_device ? job.virtual_devices[*place.virtual_device].uuid : device.uuid;
+    const auto quota = policy::use_of(job, place).quota;
     wire::PageDevice& there = session.page->devices[i];
-    std::memcpy(there.uuid.bytes, device.uuid.data(), sizeof there.uuid.bytes);
-    there.card = there.uuid;
+    std::memcpy(there.uuid.bytes, uuid.data(), sizeof there.uuid.bytes);
+    std::memcpy(there.card.bytes, device.uuid.data(), sizeof there.card.bytes);
     there.total_bytes = quota.value_or(device.total);
     there.quota_bytes = quota.value_or(wire::kNoQuota);
   }
-  session.page->device_count.store(static_cast<uint32_t>(session.devices.size()), std::memory_order_relaxed);
+  session.page->virtual_devices = static_cast<uint32_t>(job.virtual_devices.size());
+  session.page->device_count.store(static_cast<uint32_t>(session.places.size()), kRelaxed);
   pids_stale_ = true;
   update_pages(session.job);
 }
 
 void Guests::update_pages(std::optional<policy::JobId> only) {
-  std::map<std::pair<policy::JobId, policy::DeviceIndex>, Figures> known;  // worked out once for all clients of a job
+  using Key = std::tuple<policy::JobId, policy::DeviceIndex, std::optional<uint32_t>>;
+  std::map<Key, Figures> known;  // worked out once for all clients of a job
   for (auto& [id, session] : sessions_) {
     if (only && session.job != *only) continue;
-    for (size_t i = 0; i < session.devices.size(); ++i) {
-      if (session.devices[i] < 0) continue;
-      auto index = static_cast<policy::DeviceIndex>(session.devices[i]);
-      auto [it, first] = known.try_emplace({session.job, index});
+    for (size_t i = 0; i < session.places.size(); ++i) {
+      if (!session.places[i]) continue;
+      const policy::Place place = *session.places[i];
+      auto [it, first] = known.try_emplace({session.job, place.device, place.virtual_device});
       if (first) {
         const policy::Job& job = daemon_.state.jobs.at(session.job);
-        const policy::JobDevice& there = job.devices[index];
-        it->second = {policy::available_soon(daemon_.state, job, index), there.used - there.leaving, there.leaving};
+        const policy::Use use = policy::use_of(job, place);
+        it->second = {policy::available_soon(daemon_.state, job, place), use.used - use.leaving, use.leaving};
       }
       wire::PageDevice& shown = session.page->devices[i];
       shown.used_bytes.store(it->second.used, kRelaxed);
       shown.free_bytes.store(it->second.free, kRelaxed);
       shown.leaving_bytes.store(it->second.leaving, kRelaxed);
-      policy::ComputeMode mode = policy::compute_mode(daemon_.state.devices[index]);
+      policy::ComputeMode mode = policy::compute_mode(daemon_.state.devices[place.device]);
       shown.compute_mode.store(static_cast<uint32_t>(policy::driver_compute_mode(mode)), kRelaxed);
     }
   }

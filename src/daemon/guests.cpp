@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 #include "policy/accounts.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::daemon {
 namespace {
@@ -35,7 +36,18 @@ static_assert(policy::kKinds == static_cast<size_t>(wire::Kind::count));
 static_assert(static_cast<int>(Kind::managed) == static_cast<int>(wire::Kind::managed));
 static_assert(static_cast<int>(Kind::imported) == static_cast<int>(wire::Kind::imported));
 static_assert(static_cast<int>(Kind::overhead) == static_cast<int>(wire::Kind::overhead));
+static_assert(policy::kMaxVirtualDevices == wire::kMaxDevices);
 Kind kind_of(wire::Kind kind) { return static_cast<Kind>(kind); }
+
+std::vector<std::optional<policy::Place>> places_of(const policy::Job& job, const std::vector<int>& devices) {
+  std::vector<std::optional<policy::Place>> places;
+  for (uint32_t v = 0; v < job.virtual_devices.size(); ++v) places.push_back(policy::Place(job, v));
+  if (!places.empty()) return places;
+  for (int device : devices)
+    places.push_back(device >= 0 ? std::optional<policy::Place>(static_cast<policy::DeviceIndex>(device))
+                                 : std::nullopt);
+  return places;
+}
 
 }  // namespace
 
@@ -140,7 +152,7 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   session.client = id;
   session.job = client.job;
   session.page = std::move(*page);
-  session.devices = std::move(devices);
+  session.places = places_of(daemon_.state.jobs.at(client.job), devices);
   session.may_report = again;
   fill_page(session);
 
@@ -153,7 +165,7 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   connection->on_closed = [this, id, weak = std::weak_ptr(connection)] { closed(id, weak.lock()); };
   int activity = -1;
   if (!viewer)
-    activity = daemon_.time.arrived({id, client.job, connection, session.page.get(), session.devices,
+    activity = daemon_.time.arrived({id, client.job, connection, session.page.get(), std::move(devices),
                                      (hello.features & wire::kFeatureActivity) != 0});
   connection->send_message(welcome, session.page.reader(), activity);
   session.page.give_away();
@@ -180,8 +192,8 @@ void Guests::attach(const std::shared_ptr<Connection>& connection, const wire::H
   daemon_.settle();  // its gate must not wait for its next packet
 }
 
-bool Guests::valid(const Session& session, uint32_t ordinal, wire::Kind kind) const {
-  return ordinal < session.devices.size() && session.devices[ordinal] >= 0 && kind < wire::Kind::count;
+std::optional<policy::Place> Guests::place_of(const Session& session, uint32_t number) const {
+  return number < session.places.size() ? session.places[number] : std::nullopt;
 }
 
 void Guests::packet(Session& session, std::string_view packet) {
@@ -216,14 +228,13 @@ void Guests::packet(Session& session, std::string_view packet) {
 
 void Guests::on_holdings(Session& session, const wire::Holdings& message) {
   // "Nothing at all" is a single last one without bytes, on whatever device.
-  if (message.bytes > 0 && !valid(session, message.device, message.kind))
+  auto place = place_of(session, message.device);
+  if (message.bytes > 0 && (!place || message.kind >= wire::Kind::count))
     return malformed(session.connection, "its holdings are on no device", session.client);
   if (!session.may_report) return;
   if (!std::exchange(session.reporting, true)) policy::begin_holdings(daemon_.state, session.client);
   if (message.bytes > 0)
-    policy::add_holding(daemon_.state, session.client,
-                        static_cast<policy::DeviceIndex>(session.devices[message.device]), kind_of(message.kind),
-                        message.bytes, steady_now());
+    policy::add_holding(daemon_.state, session.client, *place, kind_of(message.kind), message.bytes, steady_now());
   if (message.last) end_report(session);
 }
 
@@ -240,21 +251,20 @@ void Guests::reported(ClientId client) {
 }
 
 void Guests::on_release(Session& session, const wire::Release& message) {
-  if (!valid(session, message.device, message.kind))
+  auto place = place_of(session, message.device);
+  if (!place || message.kind >= wire::Kind::count)
     return malformed(session.connection, "it releases memory of no device", session.client);
   end_report(session);
-  auto device = static_cast<policy::DeviceIndex>(session.devices[message.device]);
-  policy::release(daemon_.state, session.client, device, kind_of(message.kind), message.bytes, steady_now());
-  if (message.kind == wire::Kind::overhead && !daemon_.state.jobs.at(session.job).devices[device].placed)
+  policy::release(daemon_.state, session.client, *place, kind_of(message.kind), message.bytes, steady_now());
+  if (message.kind == wire::Kind::overhead && !daemon_.state.jobs.at(session.job).devices[place->device].placed)
     daemon_.time.changed();
 }
 
 void Guests::on_refresh(Session& session, const wire::Refresh& message) {
-  if (!valid(session, message.device, wire::Kind::overhead))
-    return malformed(session.connection, "it names no device", session.client);
+  auto place = place_of(session, message.device);
+  if (!place) return malformed(session.connection, "it names no device", session.client);
   end_report(session);
-  auto device = static_cast<size_t>(session.devices[message.device]);
-  daemon_.state.clients.at(session.client).holdings[device].refreshed = true;
+  daemon_.state.clients.at(session.client).holdings[place->device].refreshed = true;
   daemon_.gpus.request();
 }
 
@@ -268,6 +278,11 @@ void Guests::on_notice(Session& session, const wire::Notice& message) {
   if (now - session.noticed >= std::chrono::seconds(1)) session.noticed = now, session.notices = 0;
   ++session.notices;
   Json fields = {{"pid", client.process.pid}, {"value", message.value}, {"name", name}};
+  std::string where;  // only told where the program has several
+  if (auto place = place_of(session, message.device); place && place->virtual_device) {
+    where = " on " + policy::place_text(*place);
+    fields["virtual_device"] = *place->virtual_device;
+  }
   switch (message.code) {
     case wire::NoticeCode::partly_covered:
       if (!std::exchange(session.partly_covered, true))
@@ -280,11 +295,12 @@ void Guests::on_notice(Session& session, const wire::Notice& message) {
       daemon_.gpus.request();
       return daemon_.events.add(
           {"driver_full", job.name, job.user,
-           "the driver had no " + format_size(message.value) + " for " + who + " although they were granted", fields});
+           "the driver had no " + format_size(message.value) + where + " for " + who + " although they were granted",
+           fields});
     case wire::NoticeCode::over_quota:
-      return daemon_.events.add({"over_quota", job.name, job.user,
-                                 who + " was refused " + format_size(message.value) + " while the daemon was away",
-                                 fields});
+      return daemon_.events.add(
+          {"over_quota", job.name, job.user,
+           who + " was refused " + format_size(message.value) + where + " while the daemon was away", fields});
   }
 }
 

@@ -49,7 +49,9 @@ class Guests {
     ClientId client = 0;
     policy::JobId job = 0;
     Page page;
-    std::vector<int> devices;  // the guest's ordinals -> DeviceIndex, or -1
+    // What the numbers of devices in its messages about memory mean: the job's virtual devices if it has any, else the
+    // guest's ordinals (none: a device that we don't know).
+    std::vector<std::optional<policy::Place>> places;
     bool may_report = false;   // holdings are only taken before the first other message
     bool reporting = false;
     std::optional<policy::Time> over_quota_told;
@@ -61,7 +63,7 @@ class Guests {
   struct Parked {
     ClientId client = 0;
     uint32_t sequence = 0;
-    policy::DeviceIndex device = 0;
+    policy::Place place{0};
     policy::Ask ask;
     policy::Time since{0};
     bool of_all = false;   // what any client releases may help
@@ -82,7 +84,7 @@ class Guests {
   void on_mapped(Session& session, const wire::Mapped& message);
   void on_active(Session& session, const wire::Active& message);
   void on_notice(Session& session, const wire::Notice& message);
-  bool valid(const Session& session, uint32_t ordinal, wire::Kind kind) const;
+  std::optional<policy::Place> place_of(const Session& session, uint32_t number) const;
   void end_report(Session& session);
   void reported(ClientId client);
   void closed(ClientId client, const std::shared_ptr<Connection>& connection);

@@ -8,7 +8,10 @@
 #include "daemon/daemon.h"
 #include "daemon/records.h"
 #include "daemon/users.h"
+#include "daemon/views.h"
+#include "daemon/virtual_uuid.h"
 #include "policy/names.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::daemon {
 namespace {
@@ -20,18 +23,22 @@ std::string memory_text(const policy::Job& job) {
   for (size_t i = 0; i < job.devices.size(); ++i) {
     if (!job.devices[i].placed) continue;
     text += (text.empty() ? "" : ", ") + std::string("GPU ") + std::to_string(i) + " ";
-    text += job.devices[i].quota ? "quota " + format_size(*job.devices[i].quota) : "without a quota";
+    auto virtual_devices = policy::virtual_devices_on(job, static_cast<policy::DeviceIndex>(i));
+    if (!virtual_devices.empty())
+      text += policy::amount_text(job.virtual_devices[virtual_devices[0]].quota, virtual_devices.size());
+    else
+      text += job.devices[i].quota ? "quota " + format_size(*job.devices[i].quota) : "without a quota";
   }
   return text;
 }
 
-Json memory_fields(const policy::Job& job) {
+Json memory_fields(const policy::State& state, const policy::Job& job) {
   Json devices = Json::array();
   for (size_t i = 0; i < job.devices.size(); ++i)
     if (job.devices[i].placed)
       devices.push_back(
           {{"index", i}, {"quota_bytes", job.devices[i].quota ? Json(*job.devices[i].quota) : Json(nullptr)}});
-  return {{"devices", devices}};
+  return {{"devices", devices}, {"virtual_devices", virtual_devices_json(state, job)}};
 }
 
 }  // namespace
@@ -76,7 +83,8 @@ void Jobs::admit(AdmitOrder order, JobId* queued) {
 
 // An admitted job is on disk before anybody is told.
 void Jobs::added(JobId id, AdmitOrder order) {
-  const policy::Job& job = daemon_.state.jobs.at(id);
+  policy::Job& job = daemon_.state.jobs.at(id);
+  name_virtual_devices(job);
   JobInfo& info = infos_[id];
   if (info.created_at.empty()) info.created_at = wall_now();
   info.runner = order.runner;
@@ -94,7 +102,7 @@ void Jobs::added(JobId id, AdmitOrder order) {
           reply(saved.error());
         } else {
           daemon_.events.add({"job_admitted", kept.name, kept.user, kept.name + " admitted: " + memory_text(kept),
-                              memory_fields(kept)});
+                              memory_fields(daemon_.state, kept)});
           watch(id);
           reply(id);
         }

@@ -1,5 +1,6 @@
 #include "daemon/records.h"
 
+#include "daemon/gpu_source.h"
 #include "policy/placement.h"
 
 namespace berth::daemon {
@@ -14,6 +15,20 @@ std::optional<ProcessId> read_process_json(const Json& json) {
   return ProcessId{json.at("pid").get<pid_t>(), json.at("start_time").get<uint64_t>()};
 }
 
+// False if there is one on a device that is here no more.
+bool read_virtual_devices(const policy::State& state, const Json& record, policy::Job* job) {
+  job->gpus = record.value("gpus", 0u);
+  for (const Json& stored : record.value("virtual_devices", Json::array())) {
+    auto device = policy::find_device(state, stored.at("device").get<std::string>());
+    policy::VirtualDevice& there = job->virtual_devices.emplace_back();
+    there.quota = stored.at("quota_bytes").get<uint64_t>();
+    there.uuid_text = stored.at("uuid").get<std::string>();
+    if (!device || !parse_uuid(there.uuid_text, &there.uuid)) return false;
+    there.device = *device;
+  }
+  return job->virtual_devices.size() == job->gpus;
+}
+
 }  // namespace
 
 Json job_record(const policy::State& state, const policy::Job& job, const JobInfo& info) {
@@ -23,6 +38,10 @@ Json job_record(const policy::State& state, const policy::Job& job, const JobInf
     const auto& quota = job.devices[i].quota;
     devices.push_back({{"uuid", state.devices[i].uuid_text}, {"quota_bytes", quota ? Json(*quota) : Json(nullptr)}});
   }
+  Json virtual_devices = Json::array();
+  for (const policy::VirtualDevice& there : job.virtual_devices)
+    virtual_devices.push_back(
+        {{"uuid", there.uuid_text}, {"device", state.devices[there.device].uuid_text}, {"quota_bytes", there.quota}});
   return {{"id", job.id},
           {"name", job.name},
           {"user", job.user},
@@ -36,6 +55,8 @@ Json job_record(const policy::State& state, const policy::Job& job, const JobInf
           {"strict", job.strict},
           {"default", job.is_default},
           {"devices", devices},
+          {"gpus", job.gpus},
+          {"virtual_devices", virtual_devices},
           {"runner", process_json(info.runner)},
           {"root", process_json(info.root)},
           {"cgroup", info.cgroup},
@@ -65,6 +86,7 @@ bool read_job_record(const policy::State& state, const Json& record, policy::Job
     placed = job->devices[*index].placed = true;
     if (device.at("quota_bytes").is_number()) job->devices[*index].quota = device["quota_bytes"].get<uint64_t>();
   }
+  if (!read_virtual_devices(state, record, job)) return false;
   info->runner = read_process_json(record.at("runner"));
   info->root = read_process_json(record.at("root"));
   info->cgroup = record.at("cgroup").get<std::string>();

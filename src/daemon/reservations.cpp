@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "policy/accounts.h"
 #include "policy/compute_mode.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::daemon {
 namespace {
@@ -31,7 +32,8 @@ policy::Force force_of(wire::Force force) {
 }  // namespace
 
 void Guests::on_reserve(Session& session, const wire::Reserve& message) {
-  if (!valid(session, message.device, message.kind))
+  auto place = place_of(session, message.device);
+  if (!place || message.kind >= wire::Kind::count)
     return malformed(session.connection, "it reserves memory of no device", session.client);
   end_report(session);
   if (parked_.size() >= kMaxParked)
@@ -39,16 +41,16 @@ void Guests::on_reserve(Session& session, const wire::Reserve& message) {
   Parked parked;
   parked.client = session.client;
   parked.sequence = message.header.sequence;
-  parked.device = static_cast<policy::DeviceIndex>(session.devices[message.device]);
+  parked.place = *place;
   parked.ask = {static_cast<policy::Kind>(message.kind), message.bytes, force_of(message.force)};
   parked.of_all = !policy::has_quota(daemon_.state.jobs.at(session.job)) ||
-                  policy::compute_mode(daemon_.state.devices[parked.device]) != policy::ComputeMode::shared;
+                  policy::compute_mode(daemon_.state.devices[parked.place.device]) != policy::ComputeMode::shared;
   parked.since = steady_now();
   if (collecting()) {
     parked_.push_back(parked);
     return;
   }
-  auto answer = policy::reserve(daemon_.state, session.client, parked.device, parked.ask, parked.since);
+  auto answer = policy::reserve(daemon_.state, session.client, parked.place, parked.ask, parked.since);
   if (answer.verdict == policy::Verdict::granted) return send_grant(parked, answer);
   parked_.push_back(parked);
 }
@@ -76,7 +78,7 @@ void Guests::send_grant(const Parked& parked, const policy::Answer& answer) {
   session.connection->send_message(grant);
   // A job that computes on a device that is not its place takes part in what is shared out there.
   if (answer.verdict == policy::Verdict::granted && parked.ask.kind == policy::Kind::overhead &&
-      !daemon_.state.jobs.at(session.job).devices[parked.device].placed)
+      !daemon_.state.jobs.at(session.job).devices[parked.place.device].placed)
     daemon_.time.changed();
 }
 
@@ -114,7 +116,7 @@ bool Guests::answer(Parked& parked) {
   auto it = sessions_.find(parked.client);
   if (it == sessions_.end() || !it->second.connection->is_open()) return true;
   policy::Time now = steady_now();
-  auto answer = policy::reserve(daemon_.state, parked.client, parked.device, parked.ask, now);
+  auto answer = policy::reserve(daemon_.state, parked.client, parked.place, parked.ask, now);
   if (answer.verdict != policy::Verdict::granted && now - parked.since < kPatience) {
     bool fits_later = answer.soon;
     if (answer.verdict != policy::Verdict::unavailable)
@@ -140,10 +142,12 @@ void Guests::reading_done(policy::Time began) {
 void Guests::tell_unavailable(const Parked& parked, const policy::Answer& answer) {
   const policy::Client& client = daemon_.state.clients.at(parked.client);
   const policy::Job& job = daemon_.state.jobs.at(client.job);
-  daemon_.events.add({"device_unavailable", job.name, job.user,
-                      client.command + " (process " + std::to_string(client.process.pid) +
-                          ") was refused a context: " + answer.why,
-                      {{"pid", client.process.pid}, {"device", parked.device}}});
+  daemon_.events.add(
+      {"device_unavailable",
+       job.name,
+       job.user,
+       client.command + " (process " + std::to_string(client.process.pid) + ") was refused a context: " + answer.why,
+       {{"pid", client.process.pid}, {"device", parked.place.device}}});
 }
 
 void Guests::tell_refused(Session& session, const Parked& parked, const policy::Answer& answer) {
@@ -154,26 +158,24 @@ void Guests::tell_refused(Session& session, const Parked& parked, const policy::
   if (answer.verdict == policy::Verdict::unavailable) return tell_unavailable(parked, answer);
   const policy::Client& client = daemon_.state.clients.at(parked.client);
   const policy::Job& job = daemon_.state.jobs.at(client.job);
-  const policy::JobDevice& there = job.devices[parked.device];
+  const policy::Use use = policy::use_of(job, parked.place);
   bool quota = answer.verdict == policy::Verdict::over_quota;
   std::string text = client.command + " (process " + std::to_string(client.process.pid) + ") asked for " +
-                     format_size(answer.asked) + " on GPU " + std::to_string(parked.device) +
-                     " and was refused: " + job.name + " uses " + format_size(there.used);
-  if (there.quota)
-    text += " of its quota of " + format_size(*there.quota);
+                     format_size(answer.asked) + " on " + policy::place_text(parked.place) +
+                     " and was refused: " + job.name + " uses " + format_size(use.used);
+  if (use.quota)
+    text += " of its quota of " + format_size(*use.quota) + (parked.place.virtual_device ? " there" : "");
   else if (quota)
     text += ", but it was placed on another device";
   if (!quota) text += ", and " + format_size(answer.available) + " of the device are neither promised nor used";
-  daemon_.events.add({"over_quota",
-                      job.name,
-                      job.user,
-                      text,
-                      {{"pid", client.process.pid},
-                       {"device", parked.device},
-                       {"asked_bytes", answer.asked},
-                       {"available_bytes", answer.available},
-                       {"reason", quota ? "quota" : "device"},
-                       {"refusals", session.over_quota_untold}}});
+  Json fields = {{"pid", client.process.pid},
+                 {"device", parked.place.device},
+                 {"asked_bytes", answer.asked},
+                 {"available_bytes", answer.available},
+                 {"reason", quota ? "quota" : "device"},
+                 {"refusals", session.over_quota_untold}};
+  if (parked.place.virtual_device) fields["virtual_device"] = *parked.place.virtual_device;
+  daemon_.events.add({"over_quota", job.name, job.user, text, fields});
   session.over_quota_untold = 0;
 }
 

@@ -13,10 +13,6 @@ namespace {
 
 constexpr auto kPlainStore = std::memory_order_relaxed;  // every field of a page stands alone
 
-bool lives(const policy::Job& job) {
-  return job.state == policy::JobState::running || job.state == policy::JobState::paused;
-}
-
 policy::TimeShare share_of(const policy::Job& job) {
   return {job.priority, job.weight, job.max_share, job.state == policy::JobState::paused};
 }

@@ -8,6 +8,8 @@
 #include "daemon/users.h"
 #include "policy/accounts.h"
 #include "policy/compute_mode.h"
+#include "policy/virtual_devices.h"
+#include "wire/virtual_device.h"
 
 namespace berth::daemon {
 namespace {
@@ -23,9 +25,7 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-uint64_t overhead_of(const policy::Holding& holding) {
-  return holding.bytes[static_cast<size_t>(policy::Kind::overhead)];
-}
+uint64_t overhead_of(const policy::Bytes& bytes) { return bytes[static_cast<size_t>(policy::Kind::overhead)]; }
 
 Json held_by(const Daemon& daemon, policy::DeviceIndex device) {
   auto holder = daemon.gpus.locked_by(device);
@@ -42,22 +42,28 @@ Json client_json(const Daemon& daemon, const policy::Client& client) {
       if (holding.bytes[kind] > 0) kinds[std::string(kKindNames[kind]) + "_bytes"] = holding.bytes[kind];
     devices.push_back({{"index", i},
                        {"used_bytes", policy::held(holding)},
-                       {"overhead_bytes", overhead_of(holding)},
+                       {"overhead_bytes", overhead_of(holding.bytes)},
                        {"kinds", kinds}});
   }
+  Json virtual_devices = Json::array();
+  for (size_t v = 0; v < client.parts.size(); ++v)
+    if (policy::held(client.parts[v]) > 0)
+      virtual_devices.push_back({{"index", v},
+                                 {"used_bytes", policy::held(client.parts[v])},
+                                 {"overhead_bytes", overhead_of(client.parts[v])}});
   return {{"pid", client.process.pid},
           {"command", client.command},
           {"state", policy::to_string(client.state)},
           {"partly_covered", daemon.guests.is_partly_covered(client.id)},
-          {"devices", devices}};
+          {"devices", devices},
+          {"virtual_devices", virtual_devices}};
 }
 
 Json job_device_json(const Daemon& daemon, const policy::Job& job, policy::DeviceIndex i) {
   const policy::JobDevice& there = job.devices[i];
   uint64_t overhead = 0;
   for (const auto& [id, client] : daemon.state.clients)
-    if (client.job == job.id) overhead += overhead_of(client.holdings[i]);
-  bool lives = job.state == policy::JobState::running || job.state == policy::JobState::paused;
+    if (client.job == job.id) overhead += overhead_of(client.holdings[i].bytes);
   const TimeView time = daemon.time.view(job.id, i);
   return {{"index", i},
           {"uuid", daemon.state.devices[i].uuid_text},
@@ -77,7 +83,25 @@ Json job_device_json(const Daemon& daemon, const policy::Job& job, policy::Devic
           {"pinned_bytes", nullptr},
           {"overhead_bytes", overhead},
           {"leaving_bytes", there.leaving},
-          {"available_bytes", lives ? Json(policy::available(daemon.state, job, i)) : Json(nullptr)}};
+          {"available_bytes", lives(job) ? Json(policy::available(daemon.state, job, i)) : Json(nullptr)}};
+}
+
+// With what they hold: memory only, since time is the device's.
+Json virtual_devices_in_use(const Daemon& daemon, const policy::Job& job) {
+  Json devices = virtual_devices_json(daemon.state, job);
+  for (uint32_t v = 0; v < devices.size(); ++v) {
+    const policy::VirtualDevice& there = job.virtual_devices[v];
+    uint64_t overhead = 0;
+    for (const auto& [id, client] : daemon.state.clients)
+      if (client.job == job.id) overhead += overhead_of(client.parts[v]);
+    devices[v].update(
+        {{"used_bytes", there.used},
+         {"overhead_bytes", overhead},
+         {"leaving_bytes", there.leaving},
+         {"available_bytes",
+          lives(job) ? Json(policy::available(daemon.state, job, policy::Place(job, v))) : Json(nullptr)}});
+  }
+  return devices;
 }
 
 // Over the devices that have a figure.
@@ -96,6 +120,22 @@ Json latency_target(const Daemon& daemon, const policy::Job& job) {
 }
 
 }  // namespace
+
+Json virtual_devices_json(const policy::State& state, const policy::Job& job) {
+  Json devices = Json::array();
+  for (uint32_t v = 0; v < job.virtual_devices.size(); ++v) {
+    const policy::VirtualDevice& there = job.virtual_devices[v];
+    char bus_id[wire::kBusIdText];
+    wire::virtual_bus_id(v, bus_id);
+    devices.push_back({{"index", v},
+                       {"uuid", there.uuid_text},
+                       {"bus_id", bus_id},
+                       {"device_index", there.device},
+                       {"device_uuid", state.devices[there.device].uuid_text},
+                       {"quota_bytes", there.quota}});
+  }
+  return devices;
+}
 
 Json job_json(const Daemon& daemon, const policy::Job& job) {
   const JobInfo& info = daemon.jobs.info(job.id);
@@ -127,7 +167,9 @@ Json job_json(const Daemon& daemon, const policy::Job& job) {
           {"started_at", or_null(info.started_at)},
           {"ended_at", or_null(info.ended_at)},
           {"exit_code", or_null(info.exit_code)},
+          {"gpus", job.gpus > 0 ? Json(job.gpus) : Json(nullptr)},
           {"devices", devices},
+          {"virtual_devices", virtual_devices_in_use(daemon, job)},
           {"clients", clients}};
 }
 
@@ -147,12 +189,12 @@ Json gpus_json(const Daemon& daemon) {
     for (const auto& [id, job] : daemon.state.jobs) {
       promised += policy::promised(job, i);
       leaving += job.devices[i].leaving;
-      bool lives = job.state == policy::JobState::running || job.state == policy::JobState::paused;
-      if (lives && (job.devices[i].placed || job.devices[i].used > 0))
+      if (lives(job) && (job.devices[i].placed || job.devices[i].used > 0))
         jobs.push_back({{"name", job.name},
                         {"user", job.user},
                         {"quota_bytes", or_null(job.devices[i].quota)},
-                        {"used_bytes", job.devices[i].used}});
+                        {"used_bytes", job.devices[i].used},
+                        {"virtual_devices", policy::virtual_devices_on(job, i)}});
     }
     for (const UnmanagedProcess& process : daemon.gpus.unmanaged(i))
       unmanaged.push_back({{"pid", process.pid},
@@ -192,9 +234,8 @@ Json status_json(const Daemon& daemon) {
                        {"card_compute_mode", policy::to_string(daemon.state.devices[i].card_mode)}});
   auto attached = std::count_if(daemon.state.clients.begin(), daemon.state.clients.end(),
                                 [](const auto& entry) { return entry.second.state == policy::ClientState::attached; });
-  auto living = std::count_if(daemon.state.jobs.begin(), daemon.state.jobs.end(), [](const auto& entry) {
-    return entry.second.state == policy::JobState::running || entry.second.state == policy::JobState::paused;
-  });
+  auto living = std::count_if(daemon.state.jobs.begin(), daemon.state.jobs.end(),
+                              [](const auto& entry) { return lives(entry.second); });
   return {{"schema", 1},
           {"version", BERTH_VERSION},
           {"pid", ::getpid()},

@@ -1,152 +1,24 @@
 #include "policy/admission.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/size.h"
 #include "policy/accounts.h"
 #include "policy/compute_mode.h"
 #include "policy/names.h"
 #include "policy/placement.h"
+#include "policy/quotas.h"
+#include "policy/room.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::policy {
 namespace {
-
-std::string device_text(DeviceIndex device) { return "GPU " + std::to_string(device); }
-
-bool lives(const Job& job) { return job.state == JobState::running || job.state == JobState::paused; }
-
-// "training-1 (alice) 8 GiB, notebook-1 (bob) 4 GiB, no job 600 MiB, kept free for the driver 1 GiB"
-std::string holders(const State& state, DeviceIndex device) {
-  std::string text;
-  auto add = [&](const std::string& who, uint64_t bytes) {
-    if (bytes > 0) text += (text.empty() ? "" : ", ") + who + " " + format_size(bytes);
-  };
-  std::vector<const Job*> jobs;
-  for (const auto& [id, job] : state.jobs) jobs.push_back(&job);
-  std::stable_sort(jobs.begin(), jobs.end(),
-                   [&](const Job* a, const Job* b) { return promised(*a, device) > promised(*b, device); });
-  size_t shown = 0;
-  uint64_t rest = 0;
-  for (const Job* job : jobs) {
-    if (shown < 8)
-      add(job->name + " (" + job->user + ")", promised(*job, device));
-    else
-      rest += promised(*job, device);
-    shown += promised(*job, device) > 0 ? 1 : 0;
-  }
-  add("more jobs", rest);
-  add("processes of no job", state.devices[device].unmanaged);
-  add("kept free for the driver", state.devices[device].headroom);
-  return text;
-}
-
-// The quota that `memory` means on a device, limits applied.
-Result<std::optional<uint64_t>> quota_on(const State& state, DeviceIndex device, const std::string& memory,
-                                         uint32_t uid, JobId but, const Limits& limits) {
-  auto quota = parse_quota(memory, state.devices[device].total);
-  if (!quota || limits.max_memory.empty()) return quota;
-  auto limit = parse_quota(limits.max_memory, state.devices[device].total);
-  if (!limit) return limit.error();
-  if (!*limit) return quota;
-  uint64_t taken = 0;
-  for (const auto& [id, job] : state.jobs)
-    if (id != but && job.uid == uid && lives(job)) taken += promised(job, device);
-  uint64_t left = less(**limit, taken);
-  if (!*quota && left > 0) return std::optional<uint64_t>(left);  // no quota asked for: the limit is one
-  if (quota->value_or(1) <= left) return quota;
-  return Error{"limit", "asked for " + (*quota ? format_size(**quota) : "memory") + " on " + device_text(device) +
-                            "; the configuration allows this user " + format_size(**limit) + ", of which " +
-                            format_size(taken) + " are taken; ask for less or end one of your jobs"};
-}
-
-uint64_t could_ever_promise(const Device& device) { return less(device.total, device.headroom); }
-
-std::string no_room_text(const State& state, DeviceIndex device, uint64_t quota) {
-  return "asked for " + format_size(quota) + ", but " + device_text(device) + " has " +
-         format_size(promisable(state, device)) + " of " + format_size(state.devices[device].total) +
-         " left to promise (" + holders(state, device) + ")";
-}
-
-// Where a job could be placed, with its quota there.
-using Wanted = std::vector<std::pair<DeviceIndex, std::optional<uint64_t>>>;
-
-// One line about a job that finds no room on any of the devices (not empty).
-std::string no_room(const State& state, const Wanted& wanted) {
-  Wanted open;
-  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(open),
-               [&](const auto& entry) { return is_open(state, entry.first); });
-  if (open.empty())
-    return not_open_text(state, wanted.front().first) + (wanted.size() > 1 ? "; no other device is free" : "");
-  auto best = std::max_element(open.begin(), open.end(), [&](const auto& a, const auto& b) {
-    return promisable(state, a.first) < promisable(state, b.first);
-  });
-  std::string text = no_room_text(state, best->first, best->second.value_or(0));
-  return wanted.size() == 1             ? text
-         : open.size() == wanted.size() ? text + "; the other devices have less"
-                                        : text + "; the other devices have less or are not free";
-}
-
-// An error if the quota would not even be admitted on an empty device.
-Status check_size(const State& state, DeviceIndex index, uint64_t quota) {
-  const Device& device = state.devices[index];
-  if (quota <= could_ever_promise(device)) return Ok{};
-  return Error{"usage", "asked for " + format_size(quota) + ", but " + device_text(index) + " has " +
-                            format_size(device.total) + ", of which " + format_size(device.headroom) +
-                            " stay free for the driver: ask for less, at most " +
-                            format_size(could_ever_promise(device))};
-}
-
-// Those of the devices where the quota fits an empty device that is not prohibited; an error if that is none.
-Result<Wanted> possible(const State& state, const Wanted& asked) {
-  Wanted wanted;
-  const Wanted::value_type* largest = nullptr;
-  for (const auto& entry : asked) {
-    const Device& device = state.devices[entry.first];
-    if (compute_mode(device) == ComputeMode::prohibited) continue;
-    if (!largest || device.total > state.devices[largest->first].total) largest = &entry;
-    if (entry.second.value_or(0) <= could_ever_promise(device)) wanted.push_back(entry);
-  }
-  if (!wanted.empty()) return wanted;
-  if (largest) return check_size(state, largest->first, *largest->second).error();
-  // It would wait for ever.
-  std::string advice = asked.size() > 1           ? ", and so are the other devices; change their modes"
-                       : state.devices.size() > 1 ? "; choose another with --device, or change that mode"
-                                                  : "; change that mode";
-  return Error{"refused", not_open_text(state, asked.front().first) + advice};
-}
-
-// Most free promise first, then fewest jobs, then the order given.
-void prefer(const State& state, Wanted* wanted) {
-  std::stable_sort(wanted->begin(), wanted->end(), [&](const auto& a, const auto& b) {
-    uint64_t free_a = promisable(state, a.first), free_b = promisable(state, b.first);
-    return free_a != free_b ? free_a > free_b : jobs_on(state, a.first) < jobs_on(state, b.first);
-  });
-}
-
-bool contains(const std::vector<DeviceIndex>& devices, DeviceIndex device) {
-  return std::find(devices.begin(), devices.end(), device) != devices.end();
-}
-
-// Without a quota there is nothing to wait for, unless the device is for one job at a time.
-bool must_queue(const State& state, DeviceIndex device, const std::optional<uint64_t>& quota) {
-  return quota || compute_mode(state.devices[device]) != ComputeMode::shared;
-}
-
-std::optional<Wanted::value_type> find_room(const State& state, Wanted wanted, const std::vector<DeviceIndex>& closed) {
-  prefer(state, &wanted);
-  for (const auto& [device, quota] : wanted) {
-    if (contains(closed, device) && must_queue(state, device, quota)) continue;
-    if (is_open(state, device) && quota.value_or(0) <= promisable(state, device)) return std::pair(device, quota);
-  }
-  return std::nullopt;
-}
 
 // A waiting job's devices hold the quota it wants there.
 Wanted wanted_by(const Job& job) {
   Wanted wanted;
   for (DeviceIndex device = 0; device < job.devices.size(); ++device)
-    if (job.devices[device].wanted) wanted.emplace_back(device, job.devices[device].quota);
+    if (const JobDevice& there = job.devices[device]; there.wanted) wanted.push_back({device, there.quota, there.most});
   return wanted;
 }
 
@@ -155,16 +27,23 @@ std::vector<DeviceIndex> waited_for(const State& state, JobId before = 0) {
   std::vector<DeviceIndex> devices;
   for (JobId id : state.queue) {
     if (id == before) break;
-    for (const auto& [device, quota] : wanted_by(state.jobs.at(id)))
-      if (!contains(devices, device)) devices.push_back(device);
+    for (const Wish& wish : wanted_by(state.jobs.at(id)))
+      if (!contains(devices, wish.device)) devices.push_back(wish.device);
   }
   return devices;
 }
 
-void place(Job& job, DeviceIndex device, std::optional<uint64_t> quota) {
-  for (JobDevice& there : job.devices) there.placed = there.wanted = false, there.quota.reset();
-  job.devices[device].placed = true;
-  job.devices[device].quota = quota;
+// On `devices`, as find_room() gives them.
+void place(Job& job, const std::vector<DeviceIndex>& devices, const Wanted& wanted) {
+  for (JobDevice& there : job.devices) there = JobDevice{};
+  for (DeviceIndex device : devices) {
+    JobDevice& there = job.devices[device];
+    there.placed = true;
+    auto wish = std::find_if(wanted.begin(), wanted.end(), [&](const Wish& w) { return w.device == device; });
+    if (wish->quota) there.quota = there.quota.value_or(0) + *wish->quota;
+    if (job.gpus > 0)
+      job.virtual_devices.emplace_back().device = device, job.virtual_devices.back().quota = *wish->quota;
+  }
   job.state = JobState::running;
 }
 
@@ -173,6 +52,9 @@ Status check_request(const State& state, const Request& request, const Limits& l
   if (auto status = check_weight(request.weight, limits); !status) return status;
   if (auto status = check_max_share(request.max_share); !status) return status;
   if (auto status = check_max_slowdown(request.max_slowdown); !status) return status;
+  if (request.gpus && (*request.gpus < 1 || *request.gpus > kMaxVirtualDevices))
+    return Error{"usage", "asked for " + std::to_string(*request.gpus) + " virtual devices; a job can have 1 to " +
+                              std::to_string(kMaxVirtualDevices) + " (-g)"};
   if (auto status = check_name(state, request.uid, request.name); !status) return status;
   auto mine = std::count_if(state.jobs.begin(), state.jobs.end(), [&](const auto& entry) {
     return entry.second.uid == request.uid && entry.second.state != JobState::ended && !entry.second.is_default;
@@ -196,6 +78,7 @@ Job new_job(const State& state, const Request& request) {
   job.max_slowdown = request.max_slowdown;
   job.strict = request.strict;
   job.is_default = request.is_default;
+  job.gpus = static_cast<uint32_t>(request.gpus.value_or(0));
   job.devices.resize(state.devices.size());
   return job;
 }
@@ -206,18 +89,26 @@ JobId keep(State& state, Job job) {
   return id;
 }
 
-// The devices that the user's limits leave, with the quota on each; an error if they leave none.
+// The devices that the user's limits leave, with what the request asks for on each; an error if they leave none.
 Result<Wanted> asked_for(const State& state, const Request& request, const std::vector<DeviceIndex>& devices,
                          const Limits& limits) {
   Wanted asked;
   std::optional<Error> over_limit;
   for (DeviceIndex device : devices) {
+    if (request.gpus) {
+      auto allowed = allowance(state, device, request.uid, 0, limits);
+      if (!allowed) return allowed.error();
+      auto each = virtual_quota_on(state, device, request.memory, static_cast<size_t>(*request.gpus), *allowed);
+      if (!each) return each.error();
+      asked.push_back({device, *each, allowed->left()});
+      continue;
+    }
     auto quota = quota_on(state, device, request.memory, request.uid, 0, limits);
     if (!quota && quota.error().code != "limit") return quota.error();
     // A program that nobody started with `berth run` can't be refused: it attaches, and gets nothing.
     if (!quota && request.is_default) quota = std::optional<uint64_t>(0);
     if (quota)
-      asked.emplace_back(device, *quota);
+      asked.push_back({device, *quota});
     else if (!over_limit)
       over_limit = quota.error();
   }
@@ -225,18 +116,51 @@ Result<Wanted> asked_for(const State& state, const Request& request, const std::
   return asked;
 }
 
+// The quota that `memory` means for a job that runs, or for each of its virtual devices on the device; an error if it
+// finds no room.
+Result<std::optional<uint64_t>> quota_to_set(const State& state, const Job& job, DeviceIndex device,
+                                             const std::string& memory, const Limits& limits) {
+  const std::vector<uint32_t> there = virtual_devices_on(job, device);
+  const size_t count = std::max<size_t>(there.size(), 1);
+  std::optional<uint64_t> quota;
+  uint64_t all = 0;  // what the job would hold on to
+  if (there.empty()) {
+    auto found = quota_on(state, device, memory, job.uid, job.id, limits);
+    if (!found) return found;
+    quota = *found;
+    all = quota.value_or(0);
+  } else {
+    auto allowed = allowance(state, device, job.uid, job.id, limits);
+    if (!allowed) return allowed.error();
+    auto each = virtual_quota_on(state, device, memory, job.gpus, *allowed);
+    if (!each) return each.error();
+    if (auto status = check_size(state, device, *each, count); !status) return status.error();
+    if (*each > allowed->left() / count) return over_limit(amount_text(*each, count), device, *allowed);
+    quota = *each;
+    for (uint32_t v : there) all += std::max(*each, job.virtual_devices[v].used);
+  }
+  uint64_t present = promised(job, device), room = promisable(state, device, job.id);
+  if (all <= present) return quota;
+  if (auto status = check_size(state, device, *quota, there.size()); !status) return status.error();
+  if (all <= room) return quota;
+  uint64_t most = std::max(room, present);
+  return Error{"refused", job.name + " could have at most " +
+                              (there.empty() ? format_size(most) : at_most_text(even_share(most, count)) + " each") +
+                              ": " + no_room_text(state, device, amount_text(*quota, there.size()))};
+}
+
 // For a job that doesn't want to wait.
-Error refusal(const State& state, const Wanted& wanted) {
-  if (find_room(state, wanted, {})) {
+Error refusal(const State& state, const Wanted& wanted, size_t gpus) {
+  if (!find_room(state, wanted, gpus, {}).empty()) {
     size_t ahead = state.queue.size();
-    const auto& quota = wanted.front().second;
-    return {"refused", "asked for " + (quota ? format_size(*quota) : "a device") + ", but " +
+    const auto& quota = wanted.front().quota;
+    return {"refused", "asked for " + (quota ? amount_text(*quota, gpus) : "a device") + ", but " +
                            (ahead == 1 ? "1 job waits" : std::to_string(ahead) + " jobs wait") +
                            " for room before this one; queue behind with --wait"};
   }
-  bool open = std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return is_open(state, entry.first); });
-  return {"refused", no_room(state, wanted) + (open ? "; wait for room with --wait, ask for less, or end one of them"
-                                                    : "; wait for it with --wait, or end that first")};
+  bool open = std::any_of(wanted.begin(), wanted.end(), [&](const Wish& wish) { return is_open(state, wish.device); });
+  return {"refused", no_room(state, wanted, gpus) + (open ? "; wait for room with --wait, ask for less, or end one of them"
+                                                          : "; wait for it with --wait, or end that first")};
 }
 
 }  // namespace
@@ -250,21 +174,24 @@ Admission admit(State& state, const Request& request, const Limits& limits) {
   if (!asked) return asked.error();
   Job job = new_job(state, request);
   if (request.is_default) {
-    for (const auto& [device, quota] : *asked) {
-      job.devices[device].placed = true;
-      if (quota) job.devices[device].quota = std::min(*quota, promisable(state, device));
+    for (const Wish& wish : *asked) {
+      job.devices[wish.device].placed = true;
+      if (wish.quota) job.devices[wish.device].quota = std::min(*wish.quota, promisable(state, wish.device));
     }
     return Admitted{keep(state, std::move(job))};
   }
-  auto wanted = possible(state, *asked);
+  auto wanted = possible(state, *asked, job.gpus);
   if (!wanted) return wanted.error();
-  if (auto room = find_room(state, *wanted, waited_for(state))) {
-    place(job, room->first, room->second);
+  if (auto room = find_room(state, *wanted, job.gpus, waited_for(state)); !room.empty()) {
+    place(job, room, *wanted);
     return Admitted{keep(state, std::move(job))};
   }
-  if (!request.may_wait) return refusal(state, *wanted);
+  if (!request.may_wait) return refusal(state, *wanted, job.gpus);
   job.state = JobState::waiting;
-  for (const auto& [device, quota] : *wanted) job.devices[device].wanted = true, job.devices[device].quota = quota;
+  for (const Wish& wish : *wanted) {
+    JobDevice& there = job.devices[wish.device];
+    there.wanted = true, there.quota = wish.quota, there.most = wish.most;
+  }
   JobId id = keep(state, std::move(job));
   state.queue.push_back(id);
   return Queued{id, state.queue.size(), waiting_for(state, id)};
@@ -276,13 +203,13 @@ std::vector<JobId> admit_waiting(State& state) {
   for (auto it = state.queue.begin(); it != state.queue.end();) {
     Job& job = state.jobs.at(*it);
     Wanted wanted = wanted_by(job);
-    if (auto room = find_room(state, wanted, closed)) {
-      place(job, room->first, room->second);
+    if (auto room = find_room(state, wanted, job.gpus, closed); !room.empty()) {
+      place(job, room, wanted);
       admitted.push_back(*it);
       it = state.queue.erase(it);
       continue;
     }
-    for (const auto& [device, quota] : wanted) closed.push_back(device);
+    for (const Wish& wish : wanted) closed.push_back(wish.device);
     ++it;
   }
   return admitted;
@@ -295,10 +222,10 @@ size_t queue_position(const State& state, JobId job) {
 
 std::string waiting_for(const State& state, JobId job) {
   Wanted wanted = wanted_by(state.jobs.at(job));
-  std::string text = no_room(state, wanted);
+  std::string text = no_room(state, wanted, state.jobs.at(job).gpus);
   std::vector<DeviceIndex> ahead = waited_for(state, job);
   bool behind =
-      std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return contains(ahead, entry.first); });
+      std::any_of(wanted.begin(), wanted.end(), [&](const Wish& wish) { return contains(ahead, wish.device); });
   return behind ? text + "; other jobs wait before this one" : text;
 }
 
@@ -314,21 +241,20 @@ void end_job(State& state, JobId id) {
 
 Status set_memory(State& state, JobId id, const std::string& memory, const Limits& limits) {
   Job& job = state.jobs.at(id);
-  std::vector<std::pair<JobDevice*, std::optional<uint64_t>>> changes;
+  std::vector<std::optional<uint64_t>> quotas(job.devices.size());  // of one virtual device, if there are any
   for (DeviceIndex device = 0; device < job.devices.size(); ++device) {
-    JobDevice& there = job.devices[device];
-    if (!there.placed) continue;
-    auto quota = quota_on(state, device, memory, job.uid, id, limits);
+    if (!job.devices[device].placed) continue;
+    auto quota = quota_to_set(state, job, device, memory, limits);
     if (!quota) return quota.error();
-    uint64_t present = promised(job, device), room = promisable(state, device, id);
-    if (quota->value_or(0) > present)
-      if (auto status = check_size(state, device, **quota); !status) return status;
-    if (*quota && **quota > present && **quota > room)
-      return Error{"refused", job.name + " could have at most " + format_size(std::max(room, present)) + ": " +
-                                  no_room_text(state, device, **quota)};
-    changes.emplace_back(&there, *quota);
+    quotas[device] = *quota;
   }
-  for (auto& [there, quota] : changes) there->quota = quota;
+  for (DeviceIndex device = 0; device < job.devices.size(); ++device) {
+    if (!job.devices[device].placed) continue;
+    job.devices[device].quota = quotas[device];
+    std::vector<uint32_t> there = virtual_devices_on(job, device);
+    for (uint32_t v : there) job.virtual_devices[v].quota = *quotas[device];
+    if (!there.empty()) *job.devices[device].quota *= there.size();
+  }
   return Ok{};
 }
 

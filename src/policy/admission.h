@@ -22,7 +22,8 @@ struct Request {
   std::string user;
   uint32_t uid = 0;
   std::vector<std::string> command;
-  std::string memory;  // "" = no promise
+  std::string memory;           // of each virtual device; "" = no promise, or an equal part of the device for each
+  std::optional<int64_t> gpus;  // virtual devices; none: the job sees its device itself
   Priority priority = Priority::normal;
   int64_t weight = 100;
   std::optional<double> max_share, max_slowdown;
@@ -58,7 +59,8 @@ std::string waiting_for(const State& state, JobId job);
 // The job will hold nothing any more but what is leaving. A waiting job is erased.
 void end_job(State& state, JobId job);
 
-// Another quota ("" = none) on all devices where the job is placed. Below the present use is fine: free is then 0.
+// Another quota ("" = as at admission) on all devices where the job is placed, or of each of its virtual devices. Below
+// the present use is fine: free is then 0.
 Status set_memory(State& state, JobId job, const std::string& memory, const Limits& limits);
 
 // Checks a value against the limits: usage or limit errors.

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "policy/accounts.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::policy {
 namespace {
-
-std::string device_text(DeviceIndex device) { return "GPU " + std::to_string(device); }
 
 std::string text_of(const Job& job) { return job.name + " (" + job.user + ")"; }
 
@@ -22,8 +21,7 @@ bool has_contexts(const Client& client, DeviceIndex device) {
 }
 
 bool is_placed(const Job& job, DeviceIndex device) {
-  bool lives = job.state == JobState::running || job.state == JobState::paused;
-  return lives && !job.is_default && job.devices[device].placed;
+  return lives(job) && !job.is_default && job.devices[device].placed;
 }
 
 const Job* placed_job(const State& state, DeviceIndex device, JobId but) {
@@ -34,7 +32,7 @@ const Job* placed_job(const State& state, DeviceIndex device, JobId but) {
 
 std::string prohibited_text(const State& state, DeviceIndex device) {
   bool by_card = state.devices[device].card_mode == ComputeMode::prohibited;
-  return device_text(device) + " is closed to programs (compute mode prohibited, " +
+  return place_text(device) + " is closed to programs (compute mode prohibited, " +
          (by_card ? "set on the card" : "by berth's configuration") + ")";
 }
 
@@ -84,7 +82,7 @@ bool is_open(const State& state, DeviceIndex device, JobId but) {
 
 std::string not_open_text(const State& state, DeviceIndex device, JobId but) {
   if (compute_mode(state.devices[device]) == ComputeMode::prohibited) return prohibited_text(state, device);
-  return device_text(device) + " takes one job at a time (compute mode exclusive), and " +
+  return place_text(device) + " takes one job at a time (compute mode exclusive), and " +
          has_device(state, device, but) + " has it";
 }
 
@@ -93,7 +91,7 @@ ContextLeave context_leave(const State& state, const Client& client, DeviceIndex
   if (mode == ComputeMode::shared || has_contexts(client, device)) return {};
   if (mode == ComputeMode::prohibited) return {false, false, prohibited_text(state, device)};
   auto held_by = [&](const std::string& who, bool soon) {
-    return ContextLeave{false, soon, device_text(device) + " is exclusive and " + who + " has it"};
+    return ContextLeave{false, soon, place_text(device) + " is exclusive and " + who + " has it"};
   };
   const Client* dead = nullptr;
   for (const auto& [id, other] : state.clients) {

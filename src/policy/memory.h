@@ -1,5 +1,6 @@
 // What clients may hold: grants, releases, what they bring back after a restart, their death, and the check with NVML.
-// Figures from clients are hostile: every one is clamped to what the account can bear.
+// In a job with virtual devices their programs know these only, so a place names one. Figures from clients are hostile:
+// every one is clamped to what the account can bear.
 #pragma once
 #include "policy/state.h"
 
@@ -8,8 +9,9 @@ namespace berth::policy {
 // Adds a client of a job. `job` must exist.
 Client& add_client(State& state, JobId job, ProcessId process, bool viewer, Time now);
 
-// first_context: may pass the quota if the job has no other overhead there (a small quota must still start).
-// taken: the driver has taken it already; granted as far as it is not promised to others, and NVML shows the rest.
+// first_context: may pass the quota if the job has no other overhead there, on that virtual device if it has such (a
+// small quota must still start). taken: the driver has taken it already; granted as far as it is not promised to
+// others, and NVML shows the rest.
 enum class Force { none, first_context, taken };
 
 struct Ask {
@@ -27,15 +29,15 @@ struct Answer {
   bool soon = false;       // unavailable only until the dead have let go
   std::string why;         // unavailable: who has the device, for people
 };
-Answer reserve(State& state, ClientId client, DeviceIndex device, const Ask& ask, Time now);
+Answer reserve(State& state, ClientId client, Place place, const Ask& ask, Time now);
 
 // Returns the bytes really released.
-uint64_t release(State& state, ClientId client, DeviceIndex device, Kind kind, uint64_t bytes, Time now);
+uint64_t release(State& state, ClientId client, Place place, Kind kind, uint64_t bytes, Time now);
 
 // A client that attaches again, or for the first time after a restart of the daemon: what it reports replaces its
 // account. The next reading of NVML adds what it left out.
 void begin_holdings(State& state, ClientId client);
-void add_holding(State& state, ClientId client, DeviceIndex device, Kind kind, uint64_t bytes, Time now);
+void add_holding(State& state, ClientId client, Place place, Kind kind, uint64_t bytes, Time now);
 
 // The client closed its connection and lives: nothing changes but its state. Or it attached again.
 void set_silent(State& state, ClientId client, Time now);

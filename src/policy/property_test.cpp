@@ -48,9 +48,14 @@ class RandomLife {
       ASSERT_LE(promised_bytes + device.unmanaged, device.total);
       for (const auto& [id, job] : state_.jobs) {
         if (job.state != JobState::running || !job.devices[d].quota) continue;
-        ASSERT_LE(available(state_, job, d), less(*job.devices[d].quota, job.devices[d].used));
         // A promise is one: what is left of the quota can be had.
-        ASSERT_EQ(available(state_, job, d), less(*job.devices[d].quota, job.devices[d].used));
+        uint64_t all = job.virtual_devices.empty() ? less(*job.devices[d].quota, job.devices[d].used) : 0;
+        for (uint32_t v : virtual_devices_on(job, d)) {
+          const VirtualDevice& part = job.virtual_devices[v];
+          ASSERT_EQ(available(state_, job, Place(job, v)), less(part.quota, part.used));
+          all += less(part.quota, part.used);
+        }
+        ASSERT_EQ(available(state_, job, d), all);
       }
     }
   }
@@ -68,11 +73,20 @@ class RandomLife {
     return id && state_.clients.at(id).state != ClientState::leaving ? id : 0;
   }
   DeviceIndex any_device() { return static_cast<DeviceIndex>(below(state_.devices.size())); }
+  // Programs of a job with virtual devices name one of these; NVML's corrections name the device.
+  Place any_place(const Client& client) {
+    const Job& job = state_.jobs.at(client.job);
+    if (job.virtual_devices.empty()) return any_device();
+    return {job, static_cast<uint32_t>(below(job.virtual_devices.size()))};
+  }
   Kind any_kind() { return static_cast<Kind>(below(kKinds)); }
 
   void add_job() {
     std::string memory = below(3) == 0 ? "" : std::to_string(below(7 * kG) + 1);
-    policy::admit(state_, memory, below(2) == 0);
+    if (below(3) > 0)
+      policy::admit(state_, memory, below(2) == 0);
+    else
+      admit_gpus(state_, static_cast<int64_t>(below(6)) + 1, memory, below(2) == 0);
   }
   void end_any_job() {
     JobId id = any(state_.jobs);
@@ -94,12 +108,13 @@ class RandomLife {
   void reserve_something() {
     ClientId id = living_client();
     if (!id) return;
-    DeviceIndex device = any_device();
+    const Place place = any_place(state_.clients.at(id));
     Ask ask{any_kind(), some_bytes(), static_cast<Force>(below(10) < 8 ? 0 : below(3))};
     if (ask.kind == Kind::overhead && below(2) == 0) ask.bytes = 0;
-    const JobDevice before = state_.jobs.at(state_.clients.at(id).job).devices[device];
-    Answer answer = policy::reserve(state_, id, device, ask, now_);
-    const JobDevice& after = state_.jobs.at(state_.clients.at(id).job).devices[device];
+    const Job& job = state_.jobs.at(state_.clients.at(id).job);
+    const Use before = use_of(job, place);
+    Answer answer = policy::reserve(state_, id, place, ask, now_);
+    const Use after = use_of(job, place);
     if (ask.kind == Kind::imported) {
       ASSERT_EQ(after.used, before.used);
       return;
@@ -112,33 +127,39 @@ class RandomLife {
   void release_something() {
     ClientId id = living_client();
     if (!id) return;
-    DeviceIndex device = any_device();
-    const JobDevice before = state_.jobs.at(state_.clients.at(id).job).devices[device];
+    const Place place = any_place(state_.clients.at(id));
+    const Job& job = state_.jobs.at(state_.clients.at(id).job);
+    const Use before = use_of(job, place);
     Kind kind = any_kind();
-    uint64_t released = release(state_, id, device, kind, some_bytes(), now_);
-    const JobDevice& after = state_.jobs.at(state_.clients.at(id).job).devices[device];
+    uint64_t released = release(state_, id, place, kind, some_bytes(), now_);
+    const Use after = use_of(job, place);
     ASSERT_EQ(after.used, kind == Kind::imported ? before.used : before.used - released);
   }
   void report_holdings() {
     ClientId id = living_client();
     if (!id) return;
     begin_holdings(state_, id);
-    for (int i = 0; i < 3; ++i) add_holding(state_, id, any_device(), any_kind(), some_bytes(), now_);
+    for (int i = 0; i < 3; ++i)
+      add_holding(state_, id, any_place(state_.clients.at(id)), any_kind(), some_bytes(), now_);
   }
   void change_quota() {
     JobId id = any(state_.jobs);
     if (id && state_.jobs.at(id).state == JobState::running)
       policy::set_memory(state_, id, std::to_string(below(8 * kG)), Limits()).ok();
   }
-  // NVML agrees with the accounts: clients hold what they were granted, the dead sometimes still do.
+  // NVML agrees with the accounts, or is a little below them: clients hold what they were granted, the dead sometimes
+  // still do.
   void read_nvml() {
+    now_ += below(2) * kQuiet;
     begin_reading(state_);
     for (DeviceIndex d = 0; d < state_.devices.size(); ++d) {
       Reading reading{now_, state_.devices[d].unmanaged, true, {}};
       for (const auto& [id, client] : state_.clients) {
         if (client.state == ClientState::leaving && below(2) == 0) continue;
-        reading.processes.push_back({client.process.pid, held(client.holdings[d])});
-        reading.used += held(client.holdings[d]);
+        uint64_t overhead = client.holdings[d].bytes[static_cast<size_t>(Kind::overhead)];
+        uint64_t bytes = held(client.holdings[d]) - (below(4) == 0 ? overhead / 3 : 0);
+        reading.processes.push_back({client.process.pid, bytes});
+        reading.used += bytes;
       }
       uint64_t unmanaged = state_.devices[d].unmanaged;
       apply_reading(state_, d, reading, now_);

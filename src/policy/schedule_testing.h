@@ -44,7 +44,7 @@ inline Load requests(Time request, Time think, Priority priority = Priority::nor
   return made;
 }
 
-class VirtualDevice {
+class SimulatedDevice {
  public:
   struct Job {
     Load load;

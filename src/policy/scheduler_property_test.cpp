@@ -97,7 +97,7 @@ class RandomDevice {
   }
 
   std::mt19937 random_;
-  VirtualDevice device_;
+  SimulatedDevice device_;
   std::map<JobId, Ideal> jobs_;
   double last_total_ = 0, worst_ = -1e9;
 };

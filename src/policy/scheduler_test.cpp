@@ -13,7 +13,7 @@ constexpr double kOneWindow = 0.00101;  // of a second, and rounding
 
 // Runs jobs of these weights side by side and expects their shares within one point and hardly any loss.
 void expect_shares(const std::vector<uint32_t>& weights, const std::vector<Time>& kernels) {
-  VirtualDevice device;
+  SimulatedDevice device;
   std::vector<JobId> jobs;
   double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -48,7 +48,7 @@ Windows windows_of(const std::vector<double>& service, size_t length, size_t ste
 }
 
 // Service of a job in each millisecond of a run.
-std::vector<double> record(VirtualDevice& device, JobId job, Time length) {
+std::vector<double> record(SimulatedDevice& device, JobId job, Time length) {
   std::vector<double> service;
   Time before = device.service(job);
   device.after_tick = [&] {
@@ -77,7 +77,7 @@ TEST(Scheduler, B38ThirtyToSeventy) {
 }
 
 TEST(Scheduler, LongKernelsDoNotWin) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId longs = device.add(load(100, milliseconds(20))), shorts = device.add(load(100, microseconds(5)));
   device.run(seconds(10));
   EXPECT_NEAR(ratio(device.service(longs), device.total()), 0.5, 0.02);
@@ -85,7 +85,7 @@ TEST(Scheduler, LongKernelsDoNotWin) {
 }
 
 TEST(Scheduler, OneJobAloneIsNeverHeld) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId alone = device.add(load(1));
   device.after_tick = [&] { ASSERT_EQ(device.turns.contenders.at(alone).held, Held::no); };
   device.run(seconds(2));
@@ -95,7 +95,7 @@ TEST(Scheduler, OneJobAloneIsNeverHeld) {
 TEST(Scheduler, B45SmallKernelsUnderACapOfTwentyPercent) {
   Load small = load(100, microseconds(10));
   small.share.max_share = 0.2;
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId job = device.add(small);
   std::vector<double> service = record(device, job, seconds(20));
   Windows second = windows_of(service, 1000, 1), tenth = windows_of(service, 100, 100);
@@ -110,7 +110,7 @@ TEST(Scheduler, B42StrictAloneAndWorkConservingWithoutACap) {
   for (double share : {0.02, 0.1, 0.5, 0.9}) {
     Load capped = load(100);
     capped.share.max_share = share;
-    VirtualDevice device;
+    SimulatedDevice device;
     JobId job = device.add(capped);
     Windows second = windows_of(record(device, job, seconds(10)), 1000, 1);
     EXPECT_LE(second.most, share + kOneWindow) << share;
@@ -127,7 +127,7 @@ TEST(Scheduler, B42StrictAloneAndWorkConservingWithoutACap) {
 TEST(Scheduler, ACapHoldsForLongKernelsUpToOneOfThem) {
   Load capped = load(100, milliseconds(20));
   capped.share.max_share = 0.3;
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId job = device.add(capped);
   Windows second = windows_of(record(device, job, seconds(20)), 1000, 1);
   EXPECT_LE(second.most, 0.3 + 0.020);
@@ -137,13 +137,13 @@ TEST(Scheduler, ACapHoldsForLongKernelsUpToOneOfThem) {
 TEST(Scheduler, ACapAfterARestIsNoBurst) {
   Load capped = requests(milliseconds(300), milliseconds(2500));
   capped.share.max_share = 0.25;
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId job = device.add(capped);
   EXPECT_LE(windows_of(record(device, job, seconds(30)), 1000, 1).most, 0.25 + kOneWindow);
 }
 
 TEST(Scheduler, B40DevicesAreSeparate) {
-  VirtualDevice first, second;
+  SimulatedDevice first, second;
   JobId a = first.add(load(300)), b = first.add(load(100)), c = second.add(load(100)), d = second.add(load(400));
   for (int i = 0; i < 1000; ++i) first.run(milliseconds(5)), second.run(milliseconds(5));
   EXPECT_NEAR(ratio(first.service(a), first.total()), 0.75, 0.01);
@@ -153,7 +153,7 @@ TEST(Scheduler, B40DevicesAreSeparate) {
 }
 
 TEST(Scheduler, SharesAreEvenOverShortTimes) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId a = device.add(load(300));
   device.add(load(100));
   std::vector<double> service = record(device, a, seconds(10));
@@ -164,7 +164,7 @@ TEST(Scheduler, SharesAreEvenOverShortTimes) {
 }
 
 TEST(Scheduler, AShortRequestDoesNotWaitForATurnToEnd) {
-  VirtualDevice device;
+  SimulatedDevice device;
   device.add(load(100));
   device.add(load(100));
   JobId service = device.add(requests(microseconds(800), milliseconds(7)));
@@ -177,7 +177,7 @@ TEST(Scheduler, AShortRequestDoesNotWaitForATurnToEnd) {
 }
 
 TEST(Scheduler, AJobWithoutABacklogGetsItsWeight) {
-  VirtualDevice device;
+  SimulatedDevice device;
   Load waits_for_each = load(300, milliseconds(10));  // one kernel at a time, and a short gap
   waits_for_each.depth = 1;
   JobId heavy = device.add(waits_for_each), other = device.add(load(100));
@@ -187,7 +187,7 @@ TEST(Scheduler, AJobWithoutABacklogGetsItsWeight) {
 }
 
 TEST(Scheduler, RestEarnsNoCreditBeyondAQuantum) {
-  VirtualDevice device;
+  SimulatedDevice device;
   Load late = load(100);
   late.from = seconds(3);
   JobId steady = device.add(load(100)), rested = device.add(late);
@@ -199,7 +199,7 @@ TEST(Scheduler, RestEarnsNoCreditBeyondAQuantum) {
 }
 
 TEST(Scheduler, WhoIsHeldByAHigherLevelIsNotCharged) {
-  VirtualDevice device;
+  SimulatedDevice device;
   Load busy = load(100), low = load(100);
   busy.share.priority = Priority::high;
   low.share.priority = Priority::low;
@@ -213,7 +213,7 @@ TEST(Scheduler, WhoIsHeldByAHigherLevelIsNotCharged) {
 }
 
 TEST(Scheduler, PausedJobsDrainAndTheOthersGetAll) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId a = device.add(load(100)), b = device.add(load(100));
   device.run(seconds(1));
   TimeShare paused = device.jobs.at(a).load.share;
@@ -232,7 +232,7 @@ TEST(Scheduler, PausedJobsDrainAndTheOthersGetAll) {
 }
 
 TEST(Scheduler, WeightsChangeLiveAndOldDebtsDoNotGrow) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId a = device.add(load(1)), b = device.add(load(10000));
   device.run(seconds(5));
   TimeShare share = device.jobs.at(a).load.share;
@@ -245,7 +245,7 @@ TEST(Scheduler, WeightsChangeLiveAndOldDebtsDoNotGrow) {
 }
 
 TEST(Scheduler, TheLightestJobIsServedAllTheSame) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId light = device.add(load(1)), heavy = device.add(load(10000));
   device.run(seconds(45));
   EXPECT_GE(device.service(light), 4 * device.settings.least_turn);  // one each 10 s
@@ -255,7 +255,7 @@ TEST(Scheduler, TheLightestJobIsServedAllTheSame) {
 }
 
 TEST(Scheduler, LowerLevelsTakeTurnsAmongThemselvesInWhatIsLeft) {
-  VirtualDevice device;
+  SimulatedDevice device;
   JobId high = device.add(requests(milliseconds(5), milliseconds(5), Priority::high));
   Load low = load(100);
   low.share.priority = Priority::low;
@@ -271,7 +271,7 @@ TEST(Scheduler, LowerLevelsTakeTurnsAmongThemselvesInWhatIsLeft) {
 // Reports that are false gain next to nothing: the wall's time of a turn counts.
 TEST(Scheduler, AJobThatReportsNothingGainsNothing) {
   for (double reports : {0.0, 0.3, 5.0}) {
-    VirtualDevice device;
+    SimulatedDevice device;
     Load liar = load(100);
     liar.reports = reports;
     JobId false_one = device.add(liar), honest = device.add(load(100));
@@ -282,7 +282,7 @@ TEST(Scheduler, AJobThatReportsNothingGainsNothing) {
 }
 
 TEST(Scheduler, AJobThatDeniesItsBacklogAndItsServiceGetsNoMoreThanTheHardwareGives) {
-  VirtualDevice device;
+  SimulatedDevice device;
   Load liar = load(100);
   liar.depth = 1;
   liar.reports = 0;
@@ -293,7 +293,7 @@ TEST(Scheduler, AJobThatDeniesItsBacklogAndItsServiceGetsNoMoreThanTheHardwareGi
 }
 
 TEST(Scheduler, TicksAreFastOnlyWhileThereIsSomethingToDecide) {
-  VirtualDevice device;
+  SimulatedDevice device;
   device.add(load(100));
   JobId other = device.add(requests(seconds(1), seconds(100)));
   EXPECT_FALSE(next_tick(device.turns, device.now));  // nobody has worked yet

@@ -1,8 +1,8 @@
 // The state that every decision about memory is made on: devices, jobs, clients. Plain data; no I/O, no threads, and
 // the clock is always an argument. The daemon's event loop is its one owner.
 //
-// Sums (JobDevice::used and leaving, Device::used) are kept beside the clients they sum up; only src/policy changes
-// them.
+// Sums (used and leaving of JobDevice and VirtualDevice, Device::used) are kept beside the clients they sum up; only
+// src/policy changes them.
 #pragma once
 #include <array>
 #include <chrono>
@@ -26,6 +26,7 @@ using ClientId = uint64_t;
 inline constexpr uint64_t kDefaultHeadroom = 1ull << 30;
 inline constexpr uint64_t kDefaultContextCost = 518ull << 20;  // measured on an H200; corrected from NVML
 inline constexpr uint64_t kDriftBytes = 64ull << 20;
+inline constexpr int64_t kMaxVirtualDevices = 32;        // of a job
 inline constexpr Time kQuiet = std::chrono::seconds(1);  // an account unchanged for so long can be compared with NVML
 
 // The same values as the wire's; the daemon asserts it.
@@ -58,9 +59,20 @@ enum class JobState : uint8_t { waiting, running, paused, ended };
 struct JobDevice {
   bool placed = false;            // the job may use the device
   bool wanted = false;            // a waiting job would take a place there
-  std::optional<uint64_t> quota;  // none: it may take what is neither promised nor used
+  std::optional<uint64_t> quota;  // none: it may take what is neither promised nor used; of virtual devices the sum
+  uint64_t most = ~0ull;          // while it waits: what its user's limit leaves for quotas there
   uint64_t used = 0;              // by all its processes, overhead and `leaving` included
   uint64_t leaving = 0;           // of dead clients
+};
+
+// One of the devices that a job with `-g` is shown: a part of a device, with a quota of its own. Its sums are parts of
+// those of JobDevice.
+struct VirtualDevice {
+  DeviceIndex device = 0;
+  uint64_t quota = 0;
+  uint64_t used = 0, leaving = 0;
+  Uuid uuid{};  // what programs are shown
+  std::string uuid_text;
 };
 
 inline constexpr double kDefaultSlowdown = 1.1;  // latency budget of jobs above others; 1: no company
@@ -78,20 +90,25 @@ struct Job {
   bool strict = false;
   bool is_default = false;         // of processes that nobody started with `berth run` (system service)
   std::vector<JobDevice> devices;  // by DeviceIndex
+  uint32_t gpus = 0;               // virtual devices that it asked for; 0: it sees its devices themselves
+  std::vector<VirtualDevice> virtual_devices;  // so many once it is placed
 };
 
 // attached -> silent (closed its connection, lives) -> attached; any -> leaving -> gone. escaped: uses the device
 // unattached and is charged through NVML.
 enum class ClientState : uint8_t { attached, silent, escaped, leaving };
 
+using Bytes = std::array<uint64_t, kKinds>;  // by Kind
+
 // What one client holds on one device.
 struct Holding {
-  std::array<uint64_t, kKinds> bytes{};  // granted; overhead is corrected from NVML
+  Bytes bytes{};                         // granted; overhead is corrected from NVML
   uint64_t peak = 0;                     // most counted bytes since the present NVML reading began
   Time changed{0};                       // last grant or release
   bool listed = false;                   // NVML has listed the process on this device
   bool refreshed = false;                // the client said that its overhead changed
   bool drift_told = false;
+  std::optional<uint32_t> home;  // the virtual device there of its first context
 };
 
 struct Client {
@@ -103,6 +120,16 @@ struct Client {
   ClientState state = ClientState::attached;
   Time since{0};                  // in this state
   std::vector<Holding> holdings;  // by DeviceIndex
+  std::vector<Bytes> parts;       // by the job's virtual devices: of the holdings on their devices
+};
+
+// Where bytes are: on a device, and on which of the job's virtual devices there if it has any. Without that of the
+// device as a whole.
+struct Place {
+  Place(DeviceIndex the_device) : device(the_device) {}
+  Place(const Job& job, uint32_t v) : device(job.virtual_devices[v].device), virtual_device(v) {}
+  DeviceIndex device;
+  std::optional<uint32_t> virtual_device;
 };
 
 struct State {
@@ -113,6 +140,8 @@ struct State {
   JobId next_job = 1;
   ClientId next_client = 1;
 };
+
+inline bool lives(const Job& job) { return job.state == JobState::running || job.state == JobState::paused; }
 
 const char* to_string(Priority priority);
 const char* to_string(JobState state);

@@ -6,6 +6,7 @@
 #include "policy/admission.h"
 #include "policy/memory.h"
 #include "policy/reconcile.h"
+#include "policy/virtual_devices.h"
 
 namespace berth::policy {
 
@@ -50,6 +51,13 @@ inline Error refused(const Admission& admission) {
   return error ? *error : Error{};
 }
 
+inline Admission admit_gpus(State& state, int64_t gpus, const std::string& memory, bool wait = false) {
+  Request request = make_request(memory);
+  request.gpus = gpus;
+  request.may_wait = wait;
+  return admit(state, request, Limits());
+}
+
 inline ClientId attach(State& state, JobId job, pid_t pid, Time now = Time(0)) {
   return add_client(state, job, {pid, 1}, false, now).id;
 }
@@ -57,6 +65,33 @@ inline ClientId attach(State& state, JobId job, pid_t pid, Time now = Time(0)) {
 inline Answer reserve(State& state, ClientId client, uint64_t bytes, Kind kind = Kind::linear,
                       Force force = Force::none, Time now = Time(0)) {
   return reserve(state, client, 0, {kind, bytes, force}, now);
+}
+
+// The same of virtual devices: theirs are parts of their devices', and nothing on these is outside of them.
+inline void expect_parts(const State& state, const Job& job) {
+  std::vector<Use> made(job.virtual_devices.size());
+  for (const auto& [number, client] : state.clients) {
+    if (client.job != job.id) continue;
+    ASSERT_EQ(client.parts.size(), job.virtual_devices.size());
+    std::vector<Bytes> parts(state.devices.size());
+    for (size_t v = 0; v < client.parts.size(); ++v) {
+      made[v].used += held(client.parts[v]);
+      if (client.state == ClientState::leaving) made[v].leaving += held(client.parts[v]);
+      for (size_t kind = 0; kind < kKinds; ++kind) parts[job.virtual_devices[v].device][kind] += client.parts[v][kind];
+    }
+    for (DeviceIndex d = 0; d < state.devices.size(); ++d)
+      if (!virtual_devices_on(job, d).empty()) {
+        ASSERT_EQ(client.holdings[d].bytes, parts[d]);
+      }
+  }
+  std::vector<uint64_t> quotas(state.devices.size());
+  for (size_t v = 0; v < made.size(); ++v) {
+    ASSERT_EQ(job.virtual_devices[v].used, made[v].used);
+    ASSERT_EQ(job.virtual_devices[v].leaving, made[v].leaving);
+    quotas[job.virtual_devices[v].device] += job.virtual_devices[v].quota;
+  }
+  for (DeviceIndex d = 0; d < state.devices.size() && !made.empty(); ++d)
+    ASSERT_EQ(job.devices[d].quota.value_or(0), quotas[d]);
 }
 
 // Sums that are kept must equal sums that are made anew.
@@ -76,6 +111,7 @@ inline void expect_sums(const State& state) {
     }
     ASSERT_EQ(state.devices[d].used, device);
   }
+  for (const auto& [id, job] : state.jobs) expect_parts(state, job);
 }
 
 }  // namespace berth::policy

@@ -87,7 +87,7 @@ class Run(Case):
                           ["run", "-n", "a b", "true"], ["run", "-n", "", "true"], ["run", "--device", "", "true"], ["run", "--device", "x", "true"], ["run", "-w", "0", "true"],
                           ["run", "--wait=soon", "true"], ["run", "-p", "urgent", "true"], ["run", "--max-slowdown", "0", "true"]):
             self.refused(125, ".", *arguments)
-        for option in (["-g", "2"], ["--swap"], ["--sharing", "mps"]):
+        for option in (["--swap"], ["--sharing", "mps"]):
             self.refused(125, "is not available in this version", "run", *option, "true")
         self.assertEqual(self.daemon_pid(), 0)
 

@@ -233,6 +233,22 @@ std::string show_page(std::istream& line) {
   return text.str();
 }
 
+// How many virtual devices there are, then of each of the page's devices its UUID and its card's.
+std::string show_devices() {
+  std::ostringstream text;
+  text << page->virtual_devices;
+  auto add = [&](const Uuid& uuid) {
+    for (uint8_t byte : uuid.bytes) text << "0123456789abcdef"[byte >> 4] << "0123456789abcdef"[byte & 15];
+  };
+  for (uint32_t i = 0; i < page->device_count; ++i) {
+    text << " ";
+    add(page->devices[i].uuid);
+    text << ":";
+    add(page->devices[i].card);
+  }
+  return text.str();
+}
+
 std::string control(std::istream& line) {
   std::string text;
   std::getline(line, text);
@@ -307,11 +323,15 @@ std::string act(const std::string& word, std::istream& line) {
     return watched.contains(client) ? std::to_string(watched[client]->slots[0].submitted.load()) : "unknown";
   }
   if (word == "scribble") return scribble(line);
-  if (word == "refresh") return send_message(make_message<Refresh>(++sequence));
+  if (word == "refresh") {
+    auto message = make_message<Refresh>(++sequence);
+    line >> message.device;
+    return send_message(message);
+  }
   if (word == "notice") {
     auto message = make_message<Notice>(++sequence);
     uint32_t code = 0;
-    line >> code >> message.value >> message.text;
+    line >> code >> message.value >> message.text >> message.device;
     message.code = static_cast<NoticeCode>(code);
     return send_message(message);
   }
@@ -330,6 +350,7 @@ std::string act(const std::string& word, std::istream& line) {
     line >> device;
     return std::to_string(page->devices[device].compute_mode.load());
   }
+  if (word == "devices") return show_devices();
   if (word == "control") return control(line);
   if (word == "hang_up") return ::close(control_fd), control_fd = -1, "ok";
   if (word == "spawn") return spawn(line);
