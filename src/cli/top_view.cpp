@@ -61,14 +61,15 @@ TopLine device_line(const TopData& data, const Json& device, size_t bar_width) {
   uint64_t used = size_of(device, "used_bytes").value_or(0), total = size_of(device, "total_bytes").value_or(0);
   uint64_t spoken_for = size_of(device, "unmanaged_bytes").value_or(0) + size_of(device, "promised_bytes").value_or(0);
   std::string holder = text_cell(device, "held_by");
+  std::string mode = text_cell(device, "compute_mode");  // in front: names are cut where there is no room
+  mode = mode == "default" || mode == "-" ? "" : mode + ", ";
   TopLine line{{right(text_cell(device, "index"), 3) + "  "}};
   append(bar(bar_width, time.value_or(0), 0, TopStyle::time), &line);
   line.push_back({" " + right(ratio_text(time), kRatio) + "  "});
   append(bar(bar_width, ratio_of(used, total), ratio_of(spoken_for, total), TopStyle::memory), &line);
   line.push_back({" " + right(size_cell(device, "used_bytes"), kSize) + " " +
                   right(size_cell(device, "promised_bytes"), kSize) + " " +
-                  right(size_cell(device, "total_bytes"), kSize) + "  " + text_cell(device, "name")});
-  if (std::string mode = text_cell(device, "compute_mode"); mode != "default" && mode != "-") line.push_back({", " + mode});
+                  right(size_cell(device, "total_bytes"), kSize) + "  " + mode + text_cell(device, "name")});
   if (holder != "-") line.push_back({", shared out by " + holder + " too", TopStyle::trouble});
   return line;
 }

@@ -144,9 +144,10 @@ TEST(TopView, AnyNumberOfDevices) {
 TEST(TopView, AComputeModeThatIsNotTheUsualOneStandsWithItsDevice) {
   TopData data = shown(1);
   data.devices[0]["compute_mode"] = "default";
-  EXPECT_EQ(joined(text_of(data, {}, {120, 12})).find(", default"), std::string::npos);
+  EXPECT_EQ(joined(text_of(data, {}, {120, 12})).find("default"), std::string::npos);
   data.devices[0]["compute_mode"] = "exclusive";
-  EXPECT_NE(joined(text_of(data, {}, {120, 12})).find("H200, exclusive\n"), std::string::npos);
+  EXPECT_NE(joined(text_of(data, {}, {120, 12})).find("16 GiB  exclusive, H200\n"), std::string::npos);
+  EXPECT_NE(joined(text_of(data, {}, {80, 12})).find("16 GiB  exclusive"), std::string::npos);
 }
 
 TEST(TopView, EightyColumnsLoseNothingOfTheUsualJob) {

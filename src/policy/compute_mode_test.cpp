@@ -206,6 +206,24 @@ TEST(ComputeModes, NoContextOnAProhibitedDevice) {
   EXPECT_EQ(context(state, client, 0).verdict, Verdict::granted);
 }
 
+TEST(ComputeModes, VirtualDevicesAreOfTheirCards) {
+  State state = exclusive(3);
+  state.devices[1].card_mode = ComputeMode::prohibited;
+  JobId job = admitted(admit_gpus(state, 4, "1G"));
+  for (DeviceIndex device : {0, 1, 2}) EXPECT_EQ(placed(state, job, device), device != 1);
+  ClientId first = attach(state, job, 1), second = attach(state, job, 2);
+  auto context_on = [&](ClientId client, uint32_t v) {
+    return reserve(state, client, Place(state.jobs.at(job), v), {Kind::overhead, 0, Force::first_context}, Time(0))
+        .verdict;
+  };
+  EXPECT_EQ(context_on(first, 0), Verdict::granted);
+  EXPECT_EQ(context_on(first, 2), Verdict::granted) << "another virtual device on the same card";
+  EXPECT_EQ(context_on(second, 0), Verdict::unavailable);
+  EXPECT_EQ(context_on(second, 1), Verdict::granted) << "its card is open to all";
+  EXPECT_TRUE(placed(state, admitted(admit_gpus(state, 2, "1G")), 2)) << "room is on the open card alone";
+  expect_sums(state);
+}
+
 TEST(ComputeModes, WhatNvmlHadAddedGoesWithTheLastContext) {
   State state = make_state();
   ClientId client = attach(state, admitted(admit(state, "8G")), 1);

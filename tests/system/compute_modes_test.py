@@ -65,6 +65,18 @@ init(); say(before=start()); child.send_signal(signal.SIGKILL); child.wait(); sa
         self.assertEqual([self.line(process) for _ in range(3)], [{"child": 0}, {"before": UNAVAILABLE}, {"after": 0}])
         self.over(process)
 
+    def test_virtual_devices_of_an_exclusive_card_are_for_one_process(self):
+        script = r"""
+import subprocess
+say(a=[init(), attribute(20, 0), attribute(20, 1), nvml(1)['mode']], c=[start(0), start(1), alloc(MIB)[0]])
+print(subprocess.run([sys.executable, sys.argv[0], "say(second=[start(0), start(1)])"], capture_output=True, text=True).stdout, end="", flush=True)
+for device in (0, 1): cuda().cuDevicePrimaryCtxRelease_v2(device)
+print(subprocess.run([sys.executable, sys.argv[0], "say(then=[start(0), start(1)])"], capture_output=True, text=True).stdout, end="", flush=True)
+"""
+        output, errors = self.guest(script, "-g", "2", "-m", "4G").communicate("", timeout=PATIENCE)
+        self.assertEqual([json.loads(line) for line in output.splitlines()],
+                         [{"a": [0, 3, 3, 3], "c": [0, 0, 0]}, {"second": [UNAVAILABLE] * 2}, {"then": [0, 0]}], errors)
+
     def test_a_second_job_is_refused_with_who_has_it(self):
         holder = self.guest("start(); say(up=1); hold()", "-n", "train")
         self.line(holder)
