@@ -39,6 +39,7 @@ void Guests::fill_page(Session& session) {
 }
 
 void Guests::update_pages(std::optional<policy::JobId> only) {
+  if (!only || !daemon_.state.jobs.at(*only).virtual_devices.empty()) pids_stale_ = true;  // which process is on which
   using Key = std::tuple<policy::JobId, policy::DeviceIndex, std::optional<uint32_t>>;
   std::map<Key, Figures> known;  // worked out once for all clients of a job
   for (auto& [id, session] : sessions_) {
@@ -64,13 +65,22 @@ void Guests::update_pages(std::optional<policy::JobId> only) {
 }
 
 void Guests::update_pids() {
-  std::map<policy::JobId, std::vector<uint32_t>> pids;
-  for (const auto& [id, client] : daemon_.state.clients)
-    if (!client.viewer && client.state != policy::ClientState::leaving && pids[client.job].size() < wire::kMaxJobPids)
-      pids[client.job].push_back(static_cast<uint32_t>(client.process.pid));
+  struct Process {
+    uint32_t pid, devices;
+  };
+  std::map<policy::JobId, std::vector<Process>> processes;
+  for (const auto& [id, client] : daemon_.state.clients) {
+    if (client.viewer || client.state == policy::ClientState::leaving || processes[client.job].size() == wire::kMaxJobPids) continue;
+    uint32_t devices = 0;
+    for (size_t v = 0; v < client.parts.size(); ++v) devices |= uint32_t{policy::held(client.parts[v]) > 0} << v;
+    processes[client.job].push_back({static_cast<uint32_t>(client.process.pid), devices});
+  }
   for (auto& [id, session] : sessions_) {
-    const std::vector<uint32_t>& of_job = pids[session.job];
-    for (size_t i = 0; i < of_job.size(); ++i) session.page->pids[i].store(of_job[i], kRelaxed);
+    const std::vector<Process>& of_job = processes[session.job];
+    for (size_t i = 0; i < of_job.size(); ++i) {
+      session.page->pids[i].store(of_job[i].pid, kRelaxed);
+      session.page->pid_devices[i].store(of_job[i].devices, kRelaxed);
+    }
     session.page->pid_count.store(static_cast<uint32_t>(of_job.size()), std::memory_order_release);
   }
 }

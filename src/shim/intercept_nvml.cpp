@@ -68,15 +68,21 @@ nvmlReturn_t attach_viewer(nvmlReturn_t result) {
   return result;
 }
 
-// The job's numbers of the device; null: this process is no client, or the daemon doesn't know the device.
-const wire::PageDevice* numbers_of(const Client& client, nvmlDevice_t device) {
+// The device's place in the page; -1: this process is no client, or the daemon doesn't know the device.
+int place_of(const Client& client, nvmlDevice_t device) {
   wire::Uuid uuid;
-  if (!uuid_of(device, &uuid)) return nullptr;
+  if (!uuid_of(device, &uuid)) return -1;
   for (uint32_t i = 0; i < wire::kMaxDevices; ++i) {
     const wire::PageDevice* numbers = client.device(i);
-    if (numbers && ::memcmp(&numbers->uuid, &uuid, sizeof uuid) == 0) return numbers;
+    if (numbers && ::memcmp(&numbers->uuid, &uuid, sizeof uuid) == 0) return static_cast<int>(i);
   }
-  return nullptr;
+  return -1;
+}
+
+// The job's numbers of the device, or null.
+const wire::PageDevice* numbers_of(const Client& client, nvmlDevice_t device) {
+  int place = place_of(client, device);
+  return place < 0 ? nullptr : client.device(static_cast<uint32_t>(place));
 }
 
 struct MemoryView {
@@ -96,16 +102,29 @@ MemoryView view_of(const wire::PageDevice& numbers, unsigned long long real_tota
   return view;
 }
 
-bool is_of_job(const wire::DaemonPage& page, unsigned pid) {
-  uint32_t count = page.pid_count.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < count && i < wire::kMaxJobPids; ++i)
-    if (page.pids[i].load(std::memory_order_relaxed) == pid) return true;
-  return false;
-}
+// The job's processes on a device: all on the card, or those that hold memory of a virtual device.
+class Company {
+ public:
+  Company(const Client& client, nvmlDevice_t device) : page_(*client.page()) {
+    int place = page_.virtual_devices ? place_of(client, device) : -1;
+    if (place >= 0) devices_ = uint32_t{1} << place;
+  }
+  bool has(unsigned pid) const {
+    uint32_t count = page_.pid_count.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < count && i < wire::kMaxJobPids; ++i)
+      if (page_.pids[i].load(std::memory_order_relaxed) == pid)
+        return !devices_ || page_.pid_devices[i].load(std::memory_order_relaxed) & devices_;
+    return false;
+  }
+
+ private:
+  const wire::DaemonPage& page_;
+  uint32_t devices_ = 0;  // a bit, or all
+};
 
 // Asks the real library for the whole list and hands on what is the job's. The caller's array and count as NVML has them.
 template <class Info, class Real>
-nvmlReturn_t filtered(const QueryCall& call, unsigned* count, Info* infos, Real real) {
+nvmlReturn_t filtered(const Company& company, unsigned* count, Info* infos, Real real) {
   if (!count || (*count && !infos)) return real(count, infos);
   constexpr unsigned kMost = 1024;
   constexpr size_t kBytes = kMost * sizeof(Info);
@@ -115,7 +134,7 @@ nvmlReturn_t filtered(const QueryCall& call, unsigned* count, Info* infos, Real 
   nvmlReturn_t result = real(&there, all);
   if (result == NVML_SUCCESS) {
     for (unsigned i = 0; i < there && i < kMost; ++i) {
-      if (!is_of_job(*call.client().page(), all[i].pid)) continue;
+      if (!company.has(all[i].pid)) continue;
       if (kept < *count) infos[kept] = all[i];
       ++kept;
     }
@@ -171,7 +190,8 @@ nvmlReturn_t nvmlDeviceGetComputeMode(QueryCall& call, decltype(&::nvmlDeviceGet
 
 #define BERTH_PROCESS_LIST(name, Info)                                                                                   \
   nvmlReturn_t name(QueryCall& call, decltype(&::name) real, nvmlDevice_t device, unsigned* count, Info* infos) {        \
-    return filtered(call, count, infos, [&](unsigned* n, Info* list) { return real(device, n, list); });                 \
+    Company company(call.client(), device);                                                                              \
+    return filtered(company, count, infos, [&](unsigned* n, Info* list) { return real(device, n, list); });                 \
   }
 BERTH_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
 BERTH_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_t)
@@ -188,9 +208,10 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(QueryCall& call, decltype(&::
                                                    nvmlDevice_t device, nvmlProcessDetailList_t* list) {
   nvmlReturn_t result = real(device, list);
   if (result != NVML_SUCCESS || !list->procArray) return result;
+  Company company(call.client(), device);
   unsigned kept = 0;
   for (unsigned i = 0; i < list->numProcArrayEntries; ++i)
-    if (is_of_job(*call.client().page(), list->procArray[i].pid)) list->procArray[kept++] = list->procArray[i];
+    if (company.has(list->procArray[i].pid)) list->procArray[kept++] = list->procArray[i];
   list->numProcArrayEntries = kept;
   return result;
 }

@@ -12,7 +12,7 @@
 
 namespace berth::wire {
 
-inline constexpr uint32_t kPageLayout = 5;
+inline constexpr uint32_t kPageLayout = 6;
 inline constexpr uint64_t kNoQuota = ~0ull;
 
 // Bits of DaemonPage::gate. 0: submissions pass with one look at the word.
@@ -58,7 +58,9 @@ struct DaemonPage {
   PageDevice devices[kMaxDevices];    // the virtual devices in their order, else the guest's cards; uuid all zero = unknown to the daemon
   PageCard cards[kMaxDevices];        // by the guest's ordinals, as in its hello
   std::atomic<uint32_t> pids[kMaxJobPids];
+  std::atomic<uint32_t> pid_devices[kMaxJobPids];  // by pid: bits of the job's virtual devices that it holds memory of
 };
+static_assert(kMaxDevices <= 32);  // bits of pid_devices
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 }  // namespace berth::wire

@@ -94,11 +94,14 @@ class Memory(GuestCase):
         process = self.guest("import subprocess\n"
                              "ranks = [subprocess.Popen([sys.executable, sys.argv[0], " + repr(LOOK) +
                              " + 'init(); enter(%d); say(rank=%d, mine=alloc(GIB)[0], over=alloc(GIB)[0], total=info()[2]); hold()' % (i, i)], stdin=subprocess.PIPE) for i in range(3)]\n"
+                             "sys.stdin.readline(); say(shown=[nvml(i)['pids'] for i in range(3)], ranks=[r.pid for r in ranks])\n"
                              "hold()\nfor r in ranks: r.communicate()", "-g", "3", "-m", "2G", "-n", "ranks")
         said = sorted((self.line(process) for _ in range(3)), key=lambda one: one["rank"])
         self.assertEqual(said, [{"rank": i, "mine": 0, "over": 2, "total": 2 * GIB} for i in range(3)])
         self.assertEqual([v["used_bytes"] for v in self.virtual("ranks")], [CONTEXT + GIB] * 3)
         self.assertEqual(len([c for c in self.jobs()["ranks"]["clients"]]), 3)
+        said = self.ask(process)
+        self.assertEqual(said["shown"], [[pid] for pid in said["ranks"]], "each on the virtual device that it uses")
         self.over(process)
 
     def test_what_a_killed_rank_held_is_its_devices_again(self):
