@@ -46,6 +46,9 @@ Status add(const ContainerOptions& options) {
   if (!reply) return reply.error();
   for (const Json& note : reply->value("notes", Json::array()))
     if (note.is_string()) say(note.get<std::string>());
+  if (limits->gpus)
+    say("set BERTH_GPUS=" + std::to_string(*limits->gpus) +
+        " in the container, and LD_PRELOAD to libberth_cudart.so in the shim folder there: docs/containers.md");
   return Ok{};
 }
 
@@ -54,7 +57,7 @@ Status add(const ContainerOptions& options) {
 void add_container(CLI::App& app, Outcome* outcome) {
   CLI::App* container = app.add_subcommand("container", "register containers, whose processes aren't below berth run");
   container->require_subcommand(1);
-  CLI::App* command = container->add_subcommand("add", "a quota for the container that will run in a cgroup");
+  CLI::App* command = container->add_subcommand("add", "a quota, or virtual devices, for the container that will run in a cgroup");
   auto options = std::make_shared<ContainerOptions>();
   command->add_option("NAME", options->name, "name of the job")->required();
   command->add_option("--cgroup", options->cgroup, "its cgroup, or one above it, as /proc/PID/cgroup shows it")

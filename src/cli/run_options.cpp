@@ -22,6 +22,10 @@ void add_quota_options(CLI::App* command, RunOptions* options) {
            "quota: bytes, or K M G T such as 8G, or a percentage of the device; without it, "
            "and with 0, 0% or '', there is none")
       ->type_name("SIZE|PCT");
+  add_text(command, "-g,--gpus", &options->gpus,
+           "virtual devices that the program sees, each with the quota of -m, or without one with an equal part of the "
+           "device: 1 to 32")
+      ->type_name("N");
   add_text(command, "--device", &options->device, "device, as nvidia-smi counts (the daemon chooses)")->type_name("I|UUID");
   // "--wait[=SECONDS]": a flag, which takes a value only behind a '=', so it never swallows COMMAND.
   command->add_flag("--wait{for ever}", options->wait, "wait for room, no longer than SECONDS if given")->type_name("SECONDS");
@@ -43,10 +47,6 @@ void add_run_options(CLI::App* run, RunOptions* options) {
   run->formatter(std::make_shared<Help>("Usage: berth run [OPTIONS] [--] COMMAND...\nOptions end at COMMAND.\n"));
   add_text(run, "-n,--name", &options->name, "name of the job (COMMAND-1, COMMAND-2 ...)")->type_name("NAME");
   add_quota_options(run, options);
-  add_text(run, "-g,--gpus", &options->gpus,
-           "virtual devices that the program sees, each with the quota of -m, or without one with an equal part of the "
-           "device: 1 to 32")
-      ->type_name("N");
   run->add_flag("--isolate", options->isolate,
                 "put berth's library over the driver's files in a mount namespace: for programs that ignore LD_LIBRARY_PATH");
   add_time_options(run, options);

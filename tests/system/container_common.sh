@@ -73,6 +73,18 @@ check_quota() {
   fail "the job did not end with its container ($tries tries)"
 }
 
+# Virtual devices, and an ordinal beyond them.
+check_virtual() {
+  local container=$1 device output
+  for device in 0 1 2; do
+    "$berth" container add "two-$device" --cgroup "$group/two-$device" -g 2 -m 1G 2>/dev/null
+    output=$("$container" "$group/two-$device" /bin/sh -c "BERTH_GPUS=2 exec /bin/berth-load check --seconds 0 --json --device $device" 2>&1) &&
+      ((device < 2)) || ((device == 2)) || fail "virtual device $device: $output"
+    ((device == 2)) || (($(value "$output" total_bytes) == 1 << 30)) || fail "virtual device $device has another quota: $output"
+  done
+  ! grep -q '"total_bytes"' <<<"$output" || fail "there is a third of two virtual devices: $output"
+}
+
 # The same from outside, while the container runs: it is seen as a client of its job, by the pid it has outside.
 check_view() {
   local container=$1 tries

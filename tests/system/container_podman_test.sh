@@ -26,4 +26,5 @@ done
 start_daemon
 check_quota in_podman
 check_view in_podman
+check_virtual in_podman
 echo ok

@@ -37,4 +37,5 @@ in_runc "$group/try" /bin/sh -c 'exit 0' 2>"$work/fault" || skip "runc cannot ru
 start_daemon
 check_quota in_runc
 check_view in_runc
+check_virtual in_runc
 echo ok
