@@ -78,13 +78,12 @@ class TimeCase(GuestCase):
 class Scheduling(TimeCase):
     def test_low_work_waits_for_high_work_and_says_for_whom(self):
         self.load("low", "train", "--seconds", "60", run=("-p", "low"))
-        high = self.load("serve", "infer", "--seconds", "4", "--rate", "50", run=("-p", "high", "--max-slowdown", "1"))
-        low = wait_for(lambda: (row := self.rows("low")[0])["waited_seconds"] > 0.2 and row, "the low job to wait")
-        self.assertEqual(low["held_by"], "serve")
+        high = self.load("serve", "infer", "--seconds", "60", "--rate", "50", run=("-p", "high", "--max-slowdown", "1"))
+        low = wait_for(lambda: (row := self.rows("low")[0])["waited_seconds"] > 0.2 and row["held_by"] == "serve" and row, "the low job to wait")
         self.assertIsNotNone(low["window_seconds"])
-        high.communicate(timeout=PATIENCE)
-        self.assertEqual(high.returncode, 0)
         self.assertEqual(self.rows("serve")[0]["waited_seconds"], 0)
+        self.berth("kill", "serve")
+        high.communicate(timeout=PATIENCE)
         wait_for(lambda: self.share("low") > 0.9, "low to have the GPU")
 
     def test_weights_divide_the_time(self):
@@ -133,8 +132,8 @@ class Scheduling(TimeCase):
     def test_ranks_whose_kernels_wait_for_each_other_progress_beside_a_high_job(self):
         folder = tempfile.mkdtemp(dir=self.folder)
         write_kernels(folder)
-        open(f"{folder}/rank.sh", "w").write(
-            "for rank in 0 1 2 3; do %s %s \"$1\" $rank 4 60 %s & done; wait\n" % (sys.executable, GUEST, folder))
+        with open(f"{folder}/rank.sh", "w") as file:
+            file.write("for rank in 0 1 2 3; do %s %s \"$1\" $rank 4 60 %s & done; wait\n" % (sys.executable, GUEST, folder))
         self.load("serve", "infer", "--seconds", "60", "--rate", "40", run=("-p", "high", "--max-slowdown", "1"))
         ranks = self.start("run", "-n", "ranks", "-p", "low", "--", "bash", f"{folder}/rank.sh", RANK, stdin=None)
         output, errors = ranks.communicate(timeout=PATIENCE)
