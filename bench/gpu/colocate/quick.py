@@ -128,7 +128,7 @@ def main():
     p.add_argument("--alone", help="JSON of an earlier --out on this machine: rows alone are taken from there")
     a = p.parse_args()
     os.environ["BERTH"] = os.path.join(os.path.abspath(a.build), "bin/berth")
-    MODES.update(json.load(open(os.path.join(HERE, "berth.json"))))
+    MODES.update(colocate.read_modes(os.path.join(HERE, "berth.json")))
     log, seeds = [], a.seeds.split(",")
     usual = {"shares2": "berth-equal,berth-3-1", "shares3": "berth-5-3-2", "shares4": "berth-equal"}
     scenarios = {s: (a.modes or usual.get(s, "berth")).split(",") for s in a.scenarios.split(",")}
