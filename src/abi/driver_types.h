@@ -25,6 +25,7 @@ enum CUresult : int {
   CUDA_ERROR_FILE_NOT_FOUND = 301,
   CUDA_ERROR_OPERATING_SYSTEM = 304,
   CUDA_ERROR_INVALID_HANDLE = 400,
+  CUDA_ERROR_LOSSY_QUERY = 402,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
@@ -75,7 +76,7 @@ typedef unsigned int VdpDevice;
 typedef void VdpGetProcAddress;  // a function type of VDPAU that only passes through
 
 typedef int CUdevice_attribute, CUdevice_P2PAttribute, CUfunc_cache, CUfunction_attribute, CUfunctionLoadingState,
-    CUgraphExecUpdateResult, CUgraphMem_attribute, CUgraphNodeType, CUjit_option, CUlibraryOption, CUlimit,
+    CUgraphExecUpdateResult, CUgraphMem_attribute, CUgraphNodeType, CUjit_option, CUkernelNodeAttrID, CUlibraryOption, CUlimit,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocationType, CUmem_advise,
     CUmem_range_attribute, CUmemAccess_flags, CUmemPool_attribute, CUmoduleLoadingMode, CUpointer_attribute,
     CUstreamAttrID, CUstreamCaptureMode, CUstreamCaptureStatus, CUdriverProcAddressQueryResult, CUarray_format,
@@ -187,6 +188,10 @@ struct CUDA_KERNEL_NODE_PARAMS {
 };
 struct CUDA_MEMSET_NODE_PARAMS { CUdeviceptr dst; size_t pitch; unsigned value, elementSize; size_t width, height; };
 struct CUDA_HOST_NODE_PARAMS { CUhostFn fn; void* userData; };
+struct CUDA_MEMCPY_NODE_PARAMS { int flags, reserved; CUcontext copyCtx; CUDA_MEMCPY3D copyParams; };
+struct CUDA_MEMSET_NODE_PARAMS_v2 { CUdeviceptr dst; size_t pitch; unsigned value, elementSize; size_t width, height; CUcontext ctx; };
+// `reserved1` is where the parameters of the node's type lie: CUDA_KERNEL_NODE_PARAMS, and so on.
+struct CUgraphNodeParams { CUgraphNodeType type; int reserved0[3]; long long reserved1[29], reserved2; };
 struct CUgraphEdgeData { unsigned char from_port, to_port, type, reserved[5]; };
 struct CUDA_GRAPH_INSTANTIATE_PARAMS {
   uint64_t flags;
@@ -220,6 +225,7 @@ struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC { unsigned long long offset, size; unsig
 struct CUctxCreateParams;         // the rest only passes through
 struct CUexecAffinityParam;
 struct CUmemcpyAttributes;
+union CUkernelNodeAttrValue;      // 64 bytes
 union CUstreamAttrValue;
 union CUstreamBatchMemOpParams;
 
@@ -232,6 +238,7 @@ inline constexpr int kMemLocationDevice = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr int kMemPoolAttrReleaseThreshold = 4, kMemPoolAttrReservedCurrent = 5, kMemPoolAttrUsedCurrent = 7;
 inline constexpr int kGraphMemAttrUsedCurrent = 0, kGraphMemAttrReservedCurrent = 2;
+inline constexpr int kGraphNodeKernel = 0, kGraphNodeMemcpy = 1, kGraphNodeMemset = 2;
 inline constexpr int kGraphNodeChildGraph = 4, kGraphNodeMemAlloc = 10, kGraphNodeConditional = 13;
 inline constexpr int kDeviceAttrPciBusId = 33, kDeviceAttrPciDeviceId = 34, kDeviceAttrPciDomainId = 50;
 inline constexpr int kPointerContext = 1, kPointerDeviceOrdinal = 9;
@@ -239,5 +246,8 @@ inline constexpr int kP2PPerformanceRank = 1, kP2POnlyPartialNativeAtomic = 5;
 inline constexpr int kMemRangePreferredLocation = 2, kMemRangeAccessedBy = 3, kMemRangeLastPrefetchLocation = 4;
 inline constexpr int kMemAllocationPinned = 1;
 inline constexpr int kDeviceAttrComputeMode = 20;
+inline constexpr uint64_t kGraphFlagAutoFree = 1, kGraphFlagUpload = 2, kGraphFlagUseNodePriority = 8;
+inline constexpr int kKernelAttrDeviceUpdatable = 13;
+inline constexpr unsigned kEventDisableTiming = 2, kStreamNonBlocking = 1;
 inline constexpr int kDeviceAttrMultiprocessorCount = 16, kDeviceAttrMaxThreadsPerMultiprocessor = 39;
 }  // namespace berth::abi

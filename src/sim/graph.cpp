@@ -6,6 +6,7 @@
 
 #include "sim/call.h"
 #include "sim/graph_memory.h"
+#include "sim/test_interface.h"
 
 using namespace berth::sim;
 
@@ -31,6 +32,7 @@ GraphNode* node_of(CUgraphNode handle) {
 GraphNode* add_node(Graph& graph, std::vector<GraphNode*> after, Work work) {
   auto node = std::make_unique<GraphNode>();
   node->graph = &graph;
+  node->id = process().next_id++;
   node->work = std::move(work);
   node->after = std::move(after);
   known_nodes().insert(node.get());
@@ -40,14 +42,20 @@ GraphNode* add_node(Graph& graph, std::vector<GraphNode*> after, Work work) {
 
 std::shared_ptr<Graph> clone_graph(const Graph& graph) {
   auto copy = std::make_shared<Graph>();
+  copy->cloned_from = &graph;
   std::map<const GraphNode*, GraphNode*> twins;
   for (const auto& node : graph.nodes) {
     Work work = node->work;
     if (auto* child = std::get_if<ChildWork>(&work)) child->graph = clone_graph(*child->graph);
-    twins[node.get()] = add_node(*copy, {}, std::move(work));
+    GraphNode* twin = twins[node.get()] = add_node(*copy, {}, std::move(work));
+    twin->cloned_from = node->id;
+    twin->attributes = node->attributes;
   }
-  for (const auto& node : graph.nodes)
-    for (const GraphNode* before : node->after) twins[node.get()]->after.push_back(twins[before]);
+  for (const auto& node : graph.nodes) {
+    GraphNode* twin = twins[node.get()];
+    for (const GraphNode* before : node->after) twin->after.push_back(twins[before]);
+    for (const auto& [before, data] : node->edges) twin->edges[twins[before]] = data;
+  }
   return copy;
 }
 
@@ -86,6 +94,15 @@ bool has_memory_nodes(const Graph& graph) {
   });
 }
 
+bool is_updatable(const GraphNode& node) {
+  auto at = node.attributes.find(abi::kKernelAttrDeviceUpdatable);
+  return at != node.attributes.end() && at->second[0] != 0;
+}
+
+bool has_updatable_nodes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) { return is_updatable(*node); });
+}
+
 }  // namespace berth::sim
 
 namespace {
@@ -115,7 +132,11 @@ Nodes dependents(const GraphNode& node) {
   return nodes;
 }
 
-CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to, size_t count) {
+bool is_plain(const CUgraphEdgeData& data) { return !data.from_port && !data.to_port && !data.type; }
+
+// `data`: null where all are plain.
+CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data,
+                   size_t count) {
   auto graph = graphs().find(handle);
   if (!graph || (count && (!from || !to))) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
@@ -125,6 +146,7 @@ CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* t
     if (std::find(after->after.begin(), after->after.end(), before) != after->after.end())
       return CUDA_ERROR_INVALID_VALUE;
     after->after.push_back(before);
+    if (data && !is_plain(data[i])) after->edges[before] = data[i];
   }
   return CUDA_SUCCESS;
 }
@@ -136,12 +158,15 @@ CUresult edges_of(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdg
   for (const auto& node : graph->nodes)
     for (GraphNode* before : node->after) {
       if (from && total < room) {
+        auto edge = node->edges.find(before);
+        if (!data && edge != node->edges.end()) return CUDA_ERROR_LOSSY_QUERY;
         from[total] = reinterpret_cast<CUgraphNode>(before);
         to[total] = reinterpret_cast<CUgraphNode>(node.get());
-        if (data) data[total] = {};
+        if (data) data[total] = edge == node->edges.end() ? CUgraphEdgeData{} : edge->second;
       }
       ++total;
     }
+  for (size_t i = total; from && i < room; ++i) from[i] = to[i] = nullptr;
   *count = from ? std::min(room, total) : total;
   return CUDA_SUCCESS;
 }
@@ -174,12 +199,29 @@ CUresult cuGraphClone(CUgraph* result, CUgraph handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuGraphNodeFindInClone(CUgraphNode* result, CUgraphNode handle, CUgraph clone) {
+  SIM_CALL(kDriver);
+  const GraphNode* node = node_of(handle);
+  auto graph = graphs().find(clone);
+  if (!result || !node || !graph || graph->cloned_from != node->graph) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& twin : graph->nodes)
+    if (twin->cloned_from == node->id) {
+      *result = reinterpret_cast<CUgraphNode>(twin.get());
+      return CUDA_SUCCESS;
+    }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
   SIM_CALL(kDriver);
   GraphNode* node = node_of(handle);
   if (!node) return CUDA_ERROR_INVALID_VALUE;
+  if (is_updatable(*node)) return CUDA_ERROR_INVALID_VALUE;
   Graph& graph = *node->graph;
-  for (const auto& other : graph.nodes) std::erase(other->after, node);
+  for (const auto& other : graph.nodes) {
+    std::erase(other->after, node);
+    other->edges.erase(node);
+  }
   known_nodes().erase(node);
   std::erase_if(graph.nodes, [node](const auto& each) { return each.get() == node; });
   return CUDA_SUCCESS;
@@ -209,13 +251,13 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to, C
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count) {
   SIM_CALL(kDriver);
-  return add_edges(graph, from, to, count);
+  return add_edges(graph, from, to, nullptr, count);
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
-                                   const CUgraphEdgeData*, size_t count) {
+                                   const CUgraphEdgeData* data, size_t count) {
   SIM_CALL(kDriver);
-  return add_edges(graph, from, to, count);
+  return add_edges(graph, from, to, data, count);
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode* nodes, size_t* count) {
@@ -234,8 +276,13 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
   SIM_CALL(kDriver);
   const GraphNode* node = node_of(handle);
   if (!node || !type) return CUDA_ERROR_INVALID_VALUE;
-  *type = type_of(node->work);
+  *type = node->named < 0 ? type_of(node->work) : node->named;
   return CUDA_SUCCESS;
+}
+
+// From now on it is said to be of that type, for those that are not simulated.
+void berth_sim_name_node(void* handle, int type) {
+  if (GraphNode* node = node_of(static_cast<CUgraphNode>(handle))) node->named = type;
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* graph) {

@@ -45,7 +45,7 @@ bool flatten(const Graph& graph, const std::vector<size_t>& roots_after, GraphEx
       }
       if (auto* alloc = std::get_if<GraphAllocWork>(&work)) exec.allocations.push_back(alloc->address);
       places[node.get()] = exec.nodes.size();
-      exec.nodes.push_back({std::move(work), std::move(after), node.get()});
+      exec.nodes.push_back({std::move(work), std::move(after), node.get(), node->id});
       --left;
     }
     if (left == before) return false;
@@ -61,7 +61,8 @@ bool flatten(const Graph& graph, const std::vector<size_t>& roots_after, GraphEx
 CUresult instantiate(CUgraphExec* result, CUgraph handle, uint64_t flags) {
   auto graph = graphs().find(handle);
   if (!result || !graph || flags & ~15ull) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory_nodes(*graph) && !graph->instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;
+  bool only_once = has_memory_nodes(*graph) || has_updatable_nodes(*graph);
+  if (only_once && !graph->instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;
   auto exec = std::make_shared<GraphExec>();
   std::vector<size_t> leaves;
   if (!flatten(*graph, {}, *exec, &leaves)) return CUDA_ERROR_INVALID_VALUE;
@@ -120,8 +121,17 @@ UpdateResult update(GraphExec& exec, const Graph& graph, const GraphNode** culpr
   }
   if (!fresh.allocations.empty()) return kNotSupported;
   *culprit = nullptr;
+  // Its nodes are still known by those of the graph that it was made from.
+  std::map<uint64_t, uint64_t> names;
+  for (size_t i = 0; i < fresh.nodes.size(); ++i) {
+    names[fresh.nodes[i].origin_id] = exec.nodes[i].origin_id;
+    fresh.nodes[i].origin = exec.nodes[i].origin;
+    fresh.nodes[i].origin_id = exec.nodes[i].origin_id;
+    fresh.nodes[i].enabled = exec.nodes[i].enabled;
+  }
   exec.nodes = std::move(fresh.nodes);
   exec.source = clone_graph(graph);
+  for (const auto& node : exec.source->nodes) node->cloned_from = names[node->cloned_from];
   return kUpdated;
 }
 

@@ -1,10 +1,8 @@
 // Nodes made one by one.
 #include "sim/call.h"
-#include "sim/copy.h"
 #include "sim/event.h"
 #include "sim/graph.h"
 #include "sim/graph_memory.h"
-#include "sim/launch.h"
 #include "sim/module.h"
 
 using namespace berth::sim;
@@ -35,18 +33,9 @@ GraphNode* put(Spot& spot, CUgraphNode* result, Work work) {
 }
 
 template <class Params>
-CUresult add_kernel(Context& context, Spot& spot, CUgraphNode* result, const Params* p) {
-  if (!p) return CUDA_ERROR_INVALID_VALUE;
-  KernelWork work;
-  Launch launch{p->func,
-                {p->gridDimX, p->gridDimY, p->gridDimZ},
-                {p->blockDimX, p->blockDimY, p->blockDimZ},
-                p->sharedMemBytes,
-                p->kernelParams,
-                p->extra};
-  if constexpr (requires { p->kern; })
-    if (!launch.function) launch.function = reinterpret_cast<CUfunction>(p->kern);
-  if (CUresult bad = make_kernel_work(context, launch, &work)) return bad;
+CUresult add_kernel(Context& context, Spot& spot, CUgraphNode* result, const Params* params) {
+  Work work;
+  if (CUresult bad = kernel_node_work(context, params, &work)) return bad;
   put(spot, result, std::move(work));
   return CUDA_SUCCESS;
 }
@@ -98,19 +87,20 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraph
 CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
                               const CUDA_MEMCPY3D* params, CUcontext context) {
   SIM_NODE_CALL(kDriver);
-  if (!params || !context_of(context)) return CUDA_ERROR_INVALID_VALUE;
-  CopyWork work{};
-  if (CUresult bad = make_copy(*params, &work)) return bad;
+  if (!context_of(context)) return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  if (CUresult bad = copy_node_work(params, &work)) return bad;
   put(spot, node, std::move(work));
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
-                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext context) {
+                              const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context) {
   SIM_NODE_CALL(kDriver);
-  if (!p || !context_of(context) || !p->width || !p->height) return CUDA_ERROR_INVALID_VALUE;
-  if (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
-  put(spot, node, FillWork{p->dst, p->pitch, p->value, p->elementSize, p->width, p->height});
+  if (!context_of(context)) return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  if (CUresult bad = fill_node_work(params, &work)) return bad;
+  put(spot, node, std::move(work));
   return CUDA_SUCCESS;
 }
 

@@ -36,7 +36,7 @@ std::shared_ptr<GraphRun> make_run(const std::shared_ptr<GraphExec>& exec, Conte
   for (size_t i = 0; i < exec->nodes.size(); ++i) {
     GraphRun::Node& node = run->nodes[i];
     node.operation.context = &context;
-    node.operation.work = exec->nodes[i].work;
+    node.operation.work = exec->nodes[i].enabled ? exec->nodes[i].work : Work(EmptyWork{});
     if (auto* record = std::get_if<RecordWork>(&node.operation.work)) record->record = new_record(*record->event);
     node.missing = exec->nodes[i].after.size();
     for (size_t before : exec->nodes[i].after) run->nodes[before].next.push_back(i);

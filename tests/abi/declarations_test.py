@@ -75,6 +75,11 @@ for ours, theirs in (("kLimitStackSize", "CU_LIMIT_STACK_SIZE"), ("kMemLocationD
                      ("kMemRangePreferredLocation", "CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION"), ("kMemRangeAccessedBy", "CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY"),
                      ("kMemRangeLastPrefetchLocation", "CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION"), ("kMemAllocationPinned", "CU_MEM_ALLOCATION_TYPE_PINNED"),
                      ("kDeviceAttrComputeMode", "CU_DEVICE_ATTRIBUTE_COMPUTE_MODE"),
+                     ("kGraphNodeKernel", "CU_GRAPH_NODE_TYPE_KERNEL"), ("kGraphNodeMemcpy", "CU_GRAPH_NODE_TYPE_MEMCPY"), ("kGraphNodeMemset", "CU_GRAPH_NODE_TYPE_MEMSET"),
+                     ("kGraphFlagAutoFree", "CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH"), ("kGraphFlagUpload", "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD"),
+                     ("kGraphFlagUseNodePriority", "CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY"),
+                     ("kKernelAttrDeviceUpdatable", "CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE"),
+                     ("kEventDisableTiming", "CU_EVENT_DISABLE_TIMING"), ("kStreamNonBlocking", "CU_STREAM_NON_BLOCKING"),
                      ("kDeviceAttrMultiprocessorCount", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
                      ("kDeviceAttrMaxThreadsPerMultiprocessor", "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR")):
     checked += 1

@@ -395,8 +395,32 @@ inline CUresult cuGraphDestroyNode(CUgraphNode a0) {
 inline CUresult cuGraphExecDestroy(CUgraphExec a0) {
   return driver_slot<decltype(&::cuGraphExecDestroy)>(abi::driver::Row::cuGraphExecDestroy)(a0);
 }
+inline CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec a0, CUgraphNode a1, CUevent a2) {
+  return driver_slot<decltype(&::cuGraphExecEventRecordNodeSetEvent)>(abi::driver::Row::cuGraphExecEventRecordNodeSetEvent)(a0, a1, a2);
+}
+inline CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec a0, CUgraphNode a1, CUevent a2) {
+  return driver_slot<decltype(&::cuGraphExecEventWaitNodeSetEvent)>(abi::driver::Row::cuGraphExecEventWaitNodeSetEvent)(a0, a1, a2);
+}
 inline CUresult cuGraphExecGetFlags(CUgraphExec a0, uint64_t* a1) {
   return driver_slot<decltype(&::cuGraphExecGetFlags)>(abi::driver::Row::cuGraphExecGetFlags)(a0, a1);
+}
+inline CUresult cuGraphExecHostNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_HOST_NODE_PARAMS* a2) {
+  return driver_slot<decltype(&::cuGraphExecHostNodeSetParams)>(abi::driver::Row::cuGraphExecHostNodeSetParams)(a0, a1, a2);
+}
+inline CUresult cuGraphExecKernelNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_KERNEL_NODE_PARAMS_v1* a2) {
+  return driver_slot<decltype(&::cuGraphExecKernelNodeSetParams)>(abi::driver::Row::cuGraphExecKernelNodeSetParams)(a0, a1, a2);
+}
+inline CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec a0, CUgraphNode a1, const CUDA_KERNEL_NODE_PARAMS* a2) {
+  return driver_slot<decltype(&::cuGraphExecKernelNodeSetParams_v2)>(abi::driver::Row::cuGraphExecKernelNodeSetParams_v2)(a0, a1, a2);
+}
+inline CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_MEMCPY3D* a2, CUcontext a3) {
+  return driver_slot<decltype(&::cuGraphExecMemcpyNodeSetParams)>(abi::driver::Row::cuGraphExecMemcpyNodeSetParams)(a0, a1, a2, a3);
+}
+inline CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_MEMSET_NODE_PARAMS* a2, CUcontext a3) {
+  return driver_slot<decltype(&::cuGraphExecMemsetNodeSetParams)>(abi::driver::Row::cuGraphExecMemsetNodeSetParams)(a0, a1, a2, a3);
+}
+inline CUresult cuGraphExecNodeSetParams(CUgraphExec a0, CUgraphNode a1, CUgraphNodeParams* a2) {
+  return driver_slot<decltype(&::cuGraphExecNodeSetParams)>(abi::driver::Row::cuGraphExecNodeSetParams)(a0, a1, a2);
 }
 inline CUresult cuGraphExecUpdate(CUgraphExec a0, CUgraph a1, CUgraphNode* a2, CUgraphExecUpdateResult* a3) {
   return driver_slot<decltype(&::cuGraphExecUpdate)>(abi::driver::Row::cuGraphExecUpdate)(a0, a1, a2, a3);
@@ -431,11 +455,23 @@ inline CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* a0, CUgraph a1, C
 inline CUresult cuGraphInstantiate_v2(CUgraphExec* a0, CUgraph a1, CUgraphNode* a2, char* a3, size_t a4) {
   return driver_slot<decltype(&::cuGraphInstantiate_v2)>(abi::driver::Row::cuGraphInstantiate_v2)(a0, a1, a2, a3, a4);
 }
+inline CUresult cuGraphKernelNodeGetAttribute(CUgraphNode a0, CUkernelNodeAttrID a1, CUkernelNodeAttrValue* a2) {
+  return driver_slot<decltype(&::cuGraphKernelNodeGetAttribute)>(abi::driver::Row::cuGraphKernelNodeGetAttribute)(a0, a1, a2);
+}
 inline CUresult cuGraphKernelNodeGetParams(CUgraphNode a0, CUDA_KERNEL_NODE_PARAMS_v1* a1) {
   return driver_slot<decltype(&::cuGraphKernelNodeGetParams)>(abi::driver::Row::cuGraphKernelNodeGetParams)(a0, a1);
 }
 inline CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode a0, CUDA_KERNEL_NODE_PARAMS* a1) {
   return driver_slot<decltype(&::cuGraphKernelNodeGetParams_v2)>(abi::driver::Row::cuGraphKernelNodeGetParams_v2)(a0, a1);
+}
+inline CUresult cuGraphKernelNodeSetAttribute(CUgraphNode a0, CUkernelNodeAttrID a1, const CUkernelNodeAttrValue* a2) {
+  return driver_slot<decltype(&::cuGraphKernelNodeSetAttribute)>(abi::driver::Row::cuGraphKernelNodeSetAttribute)(a0, a1, a2);
+}
+inline CUresult cuGraphKernelNodeSetParams(CUgraphNode a0, const CUDA_KERNEL_NODE_PARAMS_v1* a1) {
+  return driver_slot<decltype(&::cuGraphKernelNodeSetParams)>(abi::driver::Row::cuGraphKernelNodeSetParams)(a0, a1);
+}
+inline CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode a0, const CUDA_KERNEL_NODE_PARAMS* a1) {
+  return driver_slot<decltype(&::cuGraphKernelNodeSetParams_v2)>(abi::driver::Row::cuGraphKernelNodeSetParams_v2)(a0, a1);
 }
 inline CUresult cuGraphLaunch(CUgraphExec a0, CUstream a1) {
   return driver_slot<decltype(&::cuGraphLaunch)>(abi::driver::Row::cuGraphLaunch)(a0, a1);
@@ -449,14 +485,32 @@ inline CUresult cuGraphMemAllocNodeGetParams(CUgraphNode a0, CUDA_MEM_ALLOC_NODE
 inline CUresult cuGraphMemFreeNodeGetParams(CUgraphNode a0, CUdeviceptr* a1) {
   return driver_slot<decltype(&::cuGraphMemFreeNodeGetParams)>(abi::driver::Row::cuGraphMemFreeNodeGetParams)(a0, a1);
 }
+inline CUresult cuGraphMemcpyNodeSetParams(CUgraphNode a0, const CUDA_MEMCPY3D* a1) {
+  return driver_slot<decltype(&::cuGraphMemcpyNodeSetParams)>(abi::driver::Row::cuGraphMemcpyNodeSetParams)(a0, a1);
+}
+inline CUresult cuGraphMemsetNodeSetParams(CUgraphNode a0, const CUDA_MEMSET_NODE_PARAMS* a1) {
+  return driver_slot<decltype(&::cuGraphMemsetNodeSetParams)>(abi::driver::Row::cuGraphMemsetNodeSetParams)(a0, a1);
+}
+inline CUresult cuGraphNodeFindInClone(CUgraphNode* a0, CUgraphNode a1, CUgraph a2) {
+  return driver_slot<decltype(&::cuGraphNodeFindInClone)>(abi::driver::Row::cuGraphNodeFindInClone)(a0, a1, a2);
+}
 inline CUresult cuGraphNodeGetDependencies(CUgraphNode a0, CUgraphNode* a1, size_t* a2) {
   return driver_slot<decltype(&::cuGraphNodeGetDependencies)>(abi::driver::Row::cuGraphNodeGetDependencies)(a0, a1, a2);
 }
 inline CUresult cuGraphNodeGetDependentNodes(CUgraphNode a0, CUgraphNode* a1, size_t* a2) {
   return driver_slot<decltype(&::cuGraphNodeGetDependentNodes)>(abi::driver::Row::cuGraphNodeGetDependentNodes)(a0, a1, a2);
 }
+inline CUresult cuGraphNodeGetEnabled(CUgraphExec a0, CUgraphNode a1, unsigned* a2) {
+  return driver_slot<decltype(&::cuGraphNodeGetEnabled)>(abi::driver::Row::cuGraphNodeGetEnabled)(a0, a1, a2);
+}
 inline CUresult cuGraphNodeGetType(CUgraphNode a0, CUgraphNodeType* a1) {
   return driver_slot<decltype(&::cuGraphNodeGetType)>(abi::driver::Row::cuGraphNodeGetType)(a0, a1);
+}
+inline CUresult cuGraphNodeSetEnabled(CUgraphExec a0, CUgraphNode a1, unsigned a2) {
+  return driver_slot<decltype(&::cuGraphNodeSetEnabled)>(abi::driver::Row::cuGraphNodeSetEnabled)(a0, a1, a2);
+}
+inline CUresult cuGraphNodeSetParams(CUgraphNode a0, CUgraphNodeParams* a1) {
+  return driver_slot<decltype(&::cuGraphNodeSetParams)>(abi::driver::Row::cuGraphNodeSetParams)(a0, a1);
 }
 inline CUresult cuGraphUpload(CUgraphExec a0, CUstream a1) {
   return driver_slot<decltype(&::cuGraphUpload)>(abi::driver::Row::cuGraphUpload)(a0, a1);
