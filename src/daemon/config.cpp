@@ -186,7 +186,8 @@ Status read_device(const std::string& file, const toml::node& node, Config* conf
 Status read_scheduler(const std::string& file, const toml::node& node, Config* config) {
   const toml::table* table = node.as_table();
   if (!table) return at(file, node.source(), "scheduler must be a table");
-  if (auto status = only(file, *table, "scheduler", {"latency_target_us", "quantum_ms", "starvation_s"}); !status)
+  if (auto status = only(file, *table, "scheduler", {"latency_target_us", "quantum_ms", "starvation_s", "split_graphs"});
+      !status)
     return status;
   struct Key {
     const char* name;
@@ -204,6 +205,11 @@ Status read_scheduler(const std::string& file, const toml::node& node, Config* c
       return at(file, value->source(), std::string("scheduler.") + key.name + " must be a whole number from " +
                                            std::to_string(key.least) + " to " + std::to_string(key.most));
     config->scheduler.*key.member = *number * key.unit;
+  }
+  if (const toml::node* split = table->get("split_graphs")) {
+    auto value = split->value_exact<bool>();
+    if (!value) return at(file, split->source(), "scheduler.split_graphs must be true or false");
+    config->scheduler.split_graphs = *value;
   }
   return Ok{};
 }

@@ -23,6 +23,7 @@ struct SchedulerConfig {
   policy::Time latency_target = std::chrono::microseconds(200);  // window of work below a job of higher priority
   policy::Time quantum = std::chrono::milliseconds(20);
   policy::Time starvation = std::chrono::seconds(10);
+  bool split_graphs = false;  // long graphs of jobs below high priority are launched in parts while their work is held
 };
 
 // Compute modes of devices: of all, and of those that have a table of their own, by index or UUID in the file's words.

@@ -32,6 +32,7 @@ TEST_F(ConfigTest, ReadsAllThereIs) {
     latency_target_us = 150
     quantum_ms = 30
     starvation_s = 4
+    split_graphs = true
     [daemon]
     socket = "/run/berth/x.sock"
     headroom = "512M"
@@ -57,6 +58,8 @@ TEST_F(ConfigTest, ReadsAllThereIs) {
   EXPECT_EQ(config->scheduler.latency_target, std::chrono::microseconds(150));
   EXPECT_EQ(config->scheduler.quantum, std::chrono::milliseconds(30));
   EXPECT_EQ(config->scheduler.starvation, std::chrono::seconds(4));
+  EXPECT_TRUE(config->scheduler.split_graphs);
+  EXPECT_FALSE(read("[scheduler]\n")->scheduler.split_graphs) << "off unless asked for";
 }
 
 TEST_F(ConfigTest, WhatIsWrongIsNamedWithFileAndLine) {
@@ -116,8 +119,9 @@ TEST_F(ConfigTest, TheSchedulersFiguresHaveBounds) {
             file_ + ":2: scheduler.quantum_ms must be a whole number from 4 to 1000");
   EXPECT_EQ(error("[scheduler]\nstarvation_s = 1.5"),
             file_ + ":2: scheduler.starvation_s must be a whole number from 1 to 3600");
-  EXPECT_EQ(error("[scheduler]\nsplit_graphs = true"),
-            file_ + ":2: unknown key 'split_graphs' in scheduler; known are latency_target_us, quantum_ms, starvation_s");
+  EXPECT_EQ(error("[scheduler]\nsplit_graphs = 1"), file_ + ":2: scheduler.split_graphs must be true or false");
+  EXPECT_EQ(error("[scheduler]\nsplit = true"),
+            file_ + ":2: unknown key 'split' in scheduler; known are latency_target_us, quantum_ms, starvation_s, split_graphs");
   EXPECT_EQ(error("scheduler = 3"), file_ + ":1: scheduler must be a table");
 }
 

@@ -135,8 +135,17 @@ void TimeScheduler::update_watch_lists() {
   });
 }
 
+// Nobody's work comes before that of high priority, so its graphs stay whole.
+policy::Time TimeScheduler::longest_graph(const Client& client) const {
+  const SchedulerConfig& config = daemon_.settings.config.scheduler;
+  auto job = daemon_.state.jobs.find(client.job);
+  bool split = config.split_graphs && job != daemon_.state.jobs.end() && job->second.priority != policy::Priority::high;
+  return split ? config.latency_target : policy::Time(0);
+}
+
 bool TimeScheduler::write_page(Client& client) {
   bool track = false, hold = false;
+  client.page->split_ns.store(static_cast<uint64_t>(longest_graph(client).count()), kPlainStore);
   for (size_t i = 0; i < client.devices.size(); ++i) {
     wire::PageCard& shown = client.page->cards[i];
     shown.starved_ns.store(static_cast<uint64_t>(settings_.starvation.count()), kPlainStore);

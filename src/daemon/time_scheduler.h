@@ -84,7 +84,8 @@ class TimeScheduler {
   void update_contenders();
   void update_gates(policy::Time now);
   void update_watch_lists();
-  bool write_page(Client& client);  // true: its gate has begun to hold
+  policy::Time longest_graph(const Client& client) const;  // that is launched whole; 0: all are
+  bool write_page(Client& client);                         // true: its gate has begun to hold
   bool has_peers(const Client& client) const;
   void tick();
   using Sightings = std::map<policy::JobId, policy::Sighting>;

@@ -72,7 +72,7 @@ TEST_F(TimeTest, ALowerClientWatchesAHigherOne) {
   start();
   Job low = attached("low"), high = attached("high");
   EXPECT_TRUE(eventually([&] { return bits(low.root) == (kTrack | kHold | kTell); }));
-  EXPECT_EQ(gate(low.root), (std::vector<int>{kTrack | kHold | kTell, 1, 0, 200, 100, 10000}));
+  EXPECT_EQ(gate(low.root), (std::vector<int>{kTrack | kHold | kTell, 1, 0, 200, 100, 10000, 0}));
   EXPECT_TRUE(eventually([&] { return bits(high.root) == (kTrack | kTell); }));
   std::string id = high.root.say("id");
   EXPECT_TRUE(watches(low.root, id + ":higher:0"));
@@ -98,6 +98,19 @@ TEST_F(TimeTest, PrioritiesChangeLive) {
   EXPECT_TRUE(watches(a.root, id + ":none"));
   EXPECT_TRUE(watches(b.root, a.root.say("id") + ":higher:0"));
   EXPECT_EQ(bits(a.root) & kHold, 0);
+}
+
+// Nothing comes before work of high priority, so its graphs are left whole.
+TEST_F(TimeTest, GraphsAreSplitBelowHighPriorityWhereTheSettingsSaySo) {
+  settings_.config.scheduler.split_graphs = true;
+  settings_.config.scheduler.latency_target = std::chrono::microseconds(150);
+  start();
+  Job low = attached("low"), high = attached("high");
+  EXPECT_EQ(gate(low.root).at(6), 150) << "known with the welcome";
+  EXPECT_EQ(gate(high.root).at(6), 0);
+  set({{"name", low.admitted["name"]}, {"priority", "high"}});
+  set({{"name", high.admitted["name"]}, {"priority", "normal"}});
+  EXPECT_TRUE(eventually([&] { return gate(low.root).at(6) == 0 && gate(high.root).at(6) == 150; }));
 }
 
 TEST_F(TimeTest, PeersOfAHeldJobWatchEachOther) {
@@ -223,7 +236,7 @@ TEST_F(TimeTest, APausedJobIsHeldWithoutException) {
   a.root.say("reserve 0 0 4096");
   Command command(socket_);
   EXPECT_EQ(command.ask({{"op", "pause"}, {"name", "mine"}})["state"], "paused");
-  EXPECT_EQ(gate(a.root), (std::vector<int>{kTrack | kHold | kTell, 0, 1, 1000, 0, 10000}));
+  EXPECT_EQ(gate(a.root), (std::vector<int>{kTrack | kHold | kTell, 0, 1, 1000, 0, 10000, 0}));
   Json shown = job_in_ps("mine");
   EXPECT_EQ(shown["state"], "paused");
   EXPECT_EQ(shown["devices"][0]["held_by"], "paused");
@@ -243,7 +256,7 @@ TEST_F(TimeTest, APausedJobIsHeldWithoutException) {
   EXPECT_EQ(a.root.say("attach client " + device_uuid()), "welcome restarted");
   EXPECT_TRUE(eventually([&] { return gate(a.root).at(2) == 1; }));
   EXPECT_EQ(Command(socket_).ask({{"op", "resume"}, {"name", "mine"}})["state"], "running");
-  EXPECT_EQ(gate(a.root), (std::vector<int>{0, 1, 0, 0, 0, 10000}));
+  EXPECT_EQ(gate(a.root), (std::vector<int>{0, 1, 0, 0, 0, 10000, 0}));
   EXPECT_EQ(events("job_resumed").size(), 1u);
   EXPECT_EQ(a.root.say("hang_up"), "ok");  // that connection was the old daemon's
   EXPECT_EQ(inside("pause", "mine")["state"], "paused");

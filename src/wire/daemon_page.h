@@ -55,6 +55,7 @@ struct DaemonPage {
   std::atomic<uint32_t> gate;         // kGate... bits
   std::atomic<uint32_t> device_count;
   std::atomic<uint32_t> pid_count;    // of the job's processes on a GPU, as the daemon and NVML number them
+  std::atomic<uint64_t> split_ns;     // graphs of more GPU time are launched in parts while work is held; 0: never
   PageDevice devices[kMaxDevices];    // the virtual devices in their order, else the guest's cards; uuid all zero = unknown to the daemon
   PageCard cards[kMaxDevices];        // by the guest's ordinals, as in its hello
   std::atomic<uint32_t> pids[kMaxJobPids];

@@ -157,12 +157,12 @@ std::string scribble(std::istream& line) {
   return "ok";
 }
 
-// gate, may_run, paused, window in us, budget in thousandths, starved in ms
+// gate, may_run, paused, window in us, budget in thousandths, starved in ms, longest whole graph in us
 std::string show_gate() {
   const PageCard& card = page->cards[0];
   std::ostringstream text;
   text << page->gate << " " << card.may_run << " " << card.paused << " " << card.window_ns / 1000 << " "
-       << card.excess << " " << card.starved_ns / 1000000;
+       << card.excess << " " << card.starved_ns / 1000000 << " " << page->split_ns / 1000;
   return text.str();
 }
 
