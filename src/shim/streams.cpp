@@ -16,16 +16,17 @@ constexpr unsigned kPortableAndMapped = 3;
 const CUstream kPerThread = reinterpret_cast<CUstream>(2);
 
 bool is_default(CUstream stream) { return reinterpret_cast<uint64_t>(stream) <= 2; }
-CUstream normal(CallFacts facts, CUstream stream) {
-  if (!stream && facts.per_thread) return kPerThread;
-  return reinterpret_cast<uint64_t>(stream) == 1 ? nullptr : stream;
-}
 CUdeviceptr shown_address(const StreamSlot& slot) {
   return slot.address + static_cast<uint64_t>(reinterpret_cast<char*>(slot.shown) - reinterpret_cast<char*>(slot.page));
 }
 bool reached(uint32_t now, uint32_t batch) { return static_cast<int32_t>(now - batch) >= 0; }
 
 }  // namespace
+
+CUstream plain_stream(CallFacts facts, CUstream stream) {
+  if (!stream && facts.per_thread) return kPerThread;
+  return reinterpret_cast<uint64_t>(stream) == 1 ? nullptr : stream;
+}
 
 Streams* Streams::of(Client& client) {
   wire::ActivityPage* page = client.activity.page();
@@ -65,7 +66,7 @@ bool Streams::adopt(wire::ActivityPage* page) {
 
 // Stream handles are unique in a process; default streams belong to a context, or to a thread and a context.
 uint64_t Streams::key_of(CallFacts facts, CUstream stream, CUcontext* context) {
-  CUstream one = normal(facts, stream);
+  CUstream one = plain_stream(facts, stream);
   if (!is_default(one)) return reinterpret_cast<uint64_t>(one);
   if (real::cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) return 0;
   uint64_t key = reinterpret_cast<uint64_t>(*context) * 2 + 1;  // odd: no handle
@@ -95,7 +96,7 @@ StreamSlot* Streams::find(CallFacts facts, CUstream stream) {
 }
 
 StreamSlot* Streams::make(uint64_t key, CallFacts facts, CUstream stream, CUcontext context) {
-  CUstream one = normal(facts, stream);
+  CUstream one = plain_stream(facts, stream);
   if (!context && real::cuStreamGetCtx(one, &context) != CUDA_SUCCESS) return nullptr;
   CUcontext current = nullptr;
   CUdevice device = 0;
@@ -104,6 +105,8 @@ StreamSlot* Streams::make(uint64_t key, CallFacts facts, CUstream stream, CUcont
   bool found = real::cuCtxGetDevice(&device) == CUDA_SUCCESS;
   if (pushed) real::cuCtxPopCurrent_v2(&current);
   if (!found || device < 0 || device >= static_cast<int>(wire::kMaxDevices)) return nullptr;
+  unsigned flags = 0;
+  if (!is_default(one) && real::cuStreamGetFlags(one, &flags) != CUDA_SUCCESS) flags = 0;
 
   Locked locked(lock_);
   StreamSlot* slot = page_ ? spare(one, context) : nullptr;
@@ -112,6 +115,8 @@ StreamSlot* Streams::make(uint64_t key, CallFacts facts, CUstream stream, CUcont
   slot->stream = one;
   slot->context = context;
   slot->device = card_of(static_cast<uint32_t>(device));
+  slot->blocking = !(flags & abi::kStreamNonBlocking);
+  slot->submitting = 0;
   slot->page = page_;
   slot->address = address_;
   slot->shown = &page_->slots[at];
@@ -160,15 +165,20 @@ void Streams::retire(StreamSlot& slot) {
   device.batch_ns.store(longest > before ? longest : before - (before - longest) / 64, kRelaxed);
 }
 
-void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost) {
-  // A ring that is full would mean that the device is far behind; the driver's own queue is shorter than this.
-  while (slot.batches - slot.shown->completed.load(std::memory_order_acquire) > StreamSlot::kRing - 8 &&
+// A ring that is full would mean that the device is far behind; the driver's own queue is shorter than this.
+void Streams::wait_for_room(StreamSlot& slot, Client& client, uint32_t batches) {
+  while (slot.batches - slot.shown->completed.load(std::memory_order_acquire) > StreamSlot::kRing - 8 - batches &&
          client.activity.page() == slot.page)
     sleep_ns(Activity::kPaceNs);
+}
+
+void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost) {
+  wait_for_room(slot, client, 0);
   uint32_t number = 0;
   bool opens = false;
   {
     Locked locked(slot.lock);
+    enter(slot);
     retire(slot);
     if (!slot.shown->open.load(kRelaxed)) {
       opens = true;
@@ -195,7 +205,7 @@ void Streams::begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost)
   }
   Locked locked(slot.mark_lock);
   take_measures(slot);
-  begin_measure(slot);
+  begin_measure(slot, cost);
 }
 
 void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
@@ -207,6 +217,7 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
     uint64_t length = CostTable::length_ns(cost), now = now_ns();
     wire::ActivitySlot& shown = *slot.shown;
     ++slot.submissions;
+    if (slot.submitting) --slot.submitting;
     slot.length_ns += length;
     slot.content.add(cost);
     uint64_t due = shown.due_ns.load(kRelaxed);
@@ -238,6 +249,11 @@ void Streams::submitted(StreamSlot& slot, Cost* cost, bool completes) {
   if (completes) after(slot, snapshot);
 }
 
+void Streams::refused(StreamSlot& slot) {
+  Locked locked(slot.lock);
+  if (slot.submitting) --slot.submitting;
+}
+
 void Streams::mark(StreamSlot& slot, Measure* measure) {
   Locked locked(slot.mark_lock);
   if (measure && measure->state == Measure::open)
@@ -249,9 +265,10 @@ void Streams::mark(StreamSlot& slot, Measure* measure) {
   slot.shown->completed.store(number, std::memory_order_release);
 }
 
-// Every batch at first, later one in eight.
-void Streams::begin_measure(StreamSlot& slot) {
-  if (slot.batches > 256 && slot.batches % 8 != 0) return;
+// Every batch at first, later one in eight, and those that begin with something new.
+void Streams::begin_measure(StreamSlot& slot, const Cost* cost) {
+  bool is_new = cost && !CostTable::is_known(cost);
+  if (slot.batches > 256 && slot.batches % 8 != 0 && !is_new) return;
   for (Measure& measure : slot.measures) {
     if (measure.state != Measure::idle) continue;
     if (!measure.end && (real::cuEventCreate(&measure.begin, 0) != CUDA_SUCCESS || real::cuEventCreate(&measure.end, 0) != CUDA_SUCCESS))
@@ -317,6 +334,7 @@ void Streams::free(StreamSlot& slot, bool context_is_gone) {
     if (context_is_gone) measure.begin = measure.end = nullptr;
   }
   slot.measure = nullptr;
+  slot.submitting = 0;
   if (context_is_gone) slot.shown->completed.store(slot.shown->submitted.load(kRelaxed), std::memory_order_release);
   slot.shown->open.store(0, std::memory_order_release);
 }

@@ -8,6 +8,9 @@
 // Marks. After a batch the device writes its number into the activity page (cuStreamWriteValue32). A held batch first waits on
 // the device until ActivityDevice::go is 1 (cuStreamWaitValue32): measured on an H200, a stream that waits so costs its
 // neighbours nothing, and both together take 4 us of device time and 1.9 us of the caller's a batch.
+//
+// Spans. One call may make several submissions (split_exec.h). While a thread does so, no other thread submits to that stream,
+// nor to one that is ordered with it through the context's default stream: what was one call stays one step for them.
 #pragma once
 #include "abi/driver_types.h"
 #include "shim/cost_table.h"
@@ -36,11 +39,14 @@ struct StreamSlot {
   CUstream stream;            // as the driver's plain entries want it
   CUcontext context;
   uint32_t device;
+  bool blocking;              // ordered with the context's default stream
   wire::ActivityPage* page;
   CUdeviceptr address;        // of the page, for the device
   wire::ActivitySlot* shown;  // in the page
+  std::atomic<const void*> span;  // the thread that is making several submissions of one call here, or null
 
   GuestLock lock;         // what follows; never held over a call of the driver
+  uint32_t submitting;    // calls that have begun here and not ended
   uint64_t length_ns;     // of the open batch, as far as known
   uint32_t waited_at;     // `submissions` when the program last waited for all of them
   uint32_t cycle;         // how many it had submitted since it had waited before; 0: it never waited
@@ -57,6 +63,9 @@ struct StreamSlot {
                         // and never while `lock` is held
 };
 
+// As the driver's plain entries want the stream of a call.
+CUstream plain_stream(CallFacts facts, CUstream stream);
+
 class Streams {
  public:
   // Null if there is none and none can be had.
@@ -70,6 +79,12 @@ class Streams {
   // `gate`: the bits of the daemon page's gate word.
   void begin(StreamSlot& slot, Client& client, uint32_t gate, Cost* cost);
   void submitted(StreamSlot& slot, Cost* cost, bool completes);
+  void refused(StreamSlot& slot);  // the driver has
+
+  // Around several submissions of one call, within the first: none of another thread gets in between. False: one of another
+  // thread is under way, so this call must be one submission.
+  bool begin_span(StreamSlot& slot, Client& client, uint32_t submissions);
+  void end_span(StreamSlot& slot);
 
   // For synchronisations: `before` the driver's call, and `after` its success: what had been submitted is complete.
   struct Snapshot {
@@ -96,7 +111,10 @@ class Streams {
   StreamSlot* make(uint64_t key, CallFacts facts, CUstream stream, CUcontext context);
   StreamSlot* spare(CUstream stream, CUcontext context);  // lock_ held
   void retire(StreamSlot& slot);                          // the slot's lock held
-  void begin_measure(StreamSlot& slot);
+  void wait_for_room(StreamSlot& slot, Client& client, uint32_t batches);
+  void enter(StreamSlot& slot);           // the slot's lock held, and released while it waits
+  bool others_span(const StreamSlot& slot);
+  void begin_measure(StreamSlot& slot, const Cost* cost);
   void take_measures(StreamSlot& slot);
   void mark(StreamSlot& slot, Measure* measure);
   void free(StreamSlot& slot, bool context_is_gone);  // lock_ held
@@ -106,6 +124,7 @@ class Streams {
   CUdeviceptr address_;  // of the page, for the device
   CUcontext registered_in_;
   std::atomic<uint32_t> failures_;
+  std::atomic<uint32_t> spans_;  // under way
   std::atomic<uint32_t> count_;
   StreamSlot slots_[wire::kActivitySlots];
 };

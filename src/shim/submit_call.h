@@ -25,17 +25,34 @@ class SubmitCall : public ClientCall {
 
   // Passes the driver's result on.
   CUresult done(CUresult result) {
-    if (slot_ && result == CUDA_SUCCESS) [[unlikely]] submitted();
+    if (slot_) [[unlikely]] ended(result);
     return result;
   }
 
+  // For a body that may make several submissions of its call, one behind the other, with nobody else's in between.
+  // Does this one wait on the device, with others after it?
+  bool is_held() const { return slot_ && (gate_ & wire::kGateHold); }
+  const StreamSlot* slot() const { return slot_; }
+  // What its length is known to be by now; 0: nothing is known.
+  uint64_t known_ns() const;
+  // Only while held, before anything has been submitted: this is `work`, the first of so many. False: it has to be one. Then
+  // next() before each further one, and end_span() after the last.
+  bool begin_span(const Work& work, uint32_t submissions);
+  void next(CallFacts facts, const Work& work);
+  void end_span();
+
  private:
   void begin(CallFacts facts, const Work& work);
-  void submitted();
+  void ended(CUresult result);
 
   StreamSlot* slot_ = nullptr;
+  StreamSlot* span_ = nullptr;
   Cost* cost_ = nullptr;
+  uint32_t gate_ = 0;
   bool completes_ = false;
 };
+
+// A stream that is being captured, or that may not be asked because another is: what goes there is no work yet.
+bool is_captured(CallFacts facts, CUstream stream);
 
 }  // namespace berth::shim

@@ -260,6 +260,32 @@ TEST_F(TimeGate, AWaitMakesNoSmallBatches) {
   }));
 }
 
+// After many batches only some are measured, and yet all that is new.
+TEST_F(TimeGate, WhatIsNewIsMeasuredHoweverManyBatchesThereHaveBeen) {
+  gate(kTrack);
+  for (int i = 0; i < 300; ++i) spin(1000, stream);  // a batch each
+  finish(stream);
+  rules().window_ns = 1'000'000'000;
+  uint64_t ns = 1000;
+  void* arguments[] = {&ns};
+  auto fresh = [&](unsigned threads) {  // by its block the work is another
+    EXPECT_EQ(D(cuLaunchKernel)(spin_kernel, 1, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr), CUDA_SUCCESS);
+  };
+  auto batches = [] { return fake->activity->slots[0].submitted.load(); };
+  spin(1000, stream);
+  finish(stream);
+  for (unsigned kind = 1; kind <= 12; ++kind) {
+    fresh(40 + kind);  // unknown, so it ends its batch
+    finish(stream);
+  }
+  spin(1000, stream);
+  finish(stream);
+  uint32_t before = batches();
+  for (unsigned kind = 1; kind <= 12; ++kind) fresh(40 + kind);
+  EXPECT_LE(batches() - before, 1u) << "all are known, so they are gathered";
+  finish(stream);
+}
+
 TEST_F(TimeGate, ADeadHigherClientHoldsNobody) {
   watch_high();
   gate(kHold);
