@@ -7,12 +7,12 @@
 namespace berth::shim {
 
 // Handles of different sorts may have equal values.
-enum class Space : uint8_t { empty, pointer, physical, mapping, array, mipmap, pool, graph_exec, external, context, primary, stream, graph_node };
+enum class Space : uint8_t { empty, pointer, physical, mapping, array, mipmap, pool, graph_exec, external, context, primary, stream, graph_node, split };
 
 struct Allocation {
   uint64_t key = 0;
   uint64_t bytes = 0;    // on our account with the daemon
-  uint64_t link = 0;     // mapping: the physical handle; graph_exec: 1 once launched
+  uint64_t link = 0;     // mapping: the physical handle; graph_exec: 1 once launched; split: the SplitExec
   CUcontext context = nullptr;  // dies with it, if set
   uint32_t references = 0;      // physical: handles given out and not yet released, plus maps; context: 1 if it is no primary one
   Space space = Space::empty;

@@ -35,6 +35,7 @@ class ClientCall : public Call {
 class QueryCall : public ClientCall {};
 class SyncCall : public ClientCall {};
 class FreeCall : public ClientCall {};
+class UpdateCall : public ClientCall {};
 
 class AllocCall : public ClientCall {
  public:

@@ -88,6 +88,8 @@ class Client {
   std::atomic<Streams*> streams;  // the driver's side of it, made when submissions are first tracked
   std::atomic<bool> has_pools;   // this process uses stream-ordered memory: synchronisations look at the pools
   std::atomic<bool> has_graph_memory;  // a graph with memory nodes has been instantiated
+  std::atomic<bool> has_splits;        // a graph that can be split has been instantiated
+  std::atomic<uint32_t> split_parts;   // of all of them
 
  private:
   friend bool attach(const Introduction& introduction, void (*prepare)(Client&, const Introduction&));

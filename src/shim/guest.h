@@ -28,8 +28,9 @@ void unmap_pages(void* pages, size_t bytes);
 // Shared memory behind a descriptor, which fork children do not get; null if it can't be mapped.
 void* map_shared(int fd, size_t bytes, int protection);
 
-// A lock of one futex word. Never held across a call of the real driver. Not inherited by fork children: it lives in memory
-// that they don't use (see ForkPage).
+// A lock of one futex word. Never held across a call of the real driver, but for the two that are there for the order of such
+// calls (StreamSlot::mark_lock, SplitExec::order_). Not inherited by fork children: it lives in memory that they don't use (see
+// ForkPage).
 class GuestLock {
  public:
   void lock();

@@ -3,6 +3,7 @@
 #include "shim/driver.h"
 #include "shim/footprint.h"
 #include "shim/pools.h"
+#include "shim/split_exec.h"
 #include "shim/streams.h"
 #include "shim/virtual_devices.h"
 
@@ -37,6 +38,7 @@ void forget(Client& client, CUcontext context, uint32_t device) {
   uint64_t key = reinterpret_cast<uint64_t>(context);
   auto of_context = [&](const Allocation& a) { return a.context == context || (a.space == Space::context && a.key == key); };
   while (context && client.table.remove_if(of_context, &gone)) client.release(gone);
+  if (context) forget_splits(client, context);
   if (Streams* streams = client.streams.load(std::memory_order_acquire); streams && context) streams->forget_context(context);
   settle_all_pools(client);
   settle_all_graph_memory(client);

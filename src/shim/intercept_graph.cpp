@@ -1,9 +1,12 @@
-// Memory nodes of graphs. Instantiation reserves an upper bound, since a launch must not fail later; once a graph has run,
+// Graphs that are instantiated, launched, destroyed: those that can be launched in parts (split_exec.h), and memory nodes.
+//
+// Memory nodes. Instantiation reserves an upper bound, since a launch must not fail later; once a graph has run,
 // what counts is what the driver has reserved for the graphs of the device (they share it) until it is trimmed.
 #include "abi/generated/driver_intercepts.h"
 #include "shim/driver.h"
 #include "shim/footprint.h"
 #include "shim/pools.h"
+#include "shim/split_exec.h"
 #include "shim/virtual_devices.h"
 
 namespace berth::shim::intercept {
@@ -44,7 +47,11 @@ template <class Real>
 CUresult instantiate(AllocCall& call, CUgraphExec* exec, CUgraph graph, Real real) {
   Need need;
   if (exec && graph) add_nodes(graph, &need, 0);
-  if (need.steps == 0) return real();
+  if (need.steps == 0) {
+    CUresult result = real();
+    if (result == CUDA_SUCCESS) graph_instantiated(call.client(), *exec, graph);
+    return result;
+  }
   uint64_t bytes = need.steps * kPoolStepBytes, granted;
   if (!call.reserve(need.device, wire::Kind::graph, bytes, wire::Force::none, &granted)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = call.call_while_leaving(need.device, bytes, real);
@@ -82,17 +89,21 @@ CUresult cuGraphInstantiateWithParams(AllocCall& call, decltype(&::cuGraphInstan
 }
 
 CUresult cuGraphLaunch(SubmitCall& call, decltype(&::cuGraphLaunch) real, CUgraphExec exec, CUstream stream) {
-  CUresult result = real(exec, stream);
+  SplitExec* split = split_of(call.client(), exec);
+  CUresult result = split ? split->launch(call, real, stream) : real(exec, stream);
   if (result == CUDA_SUCCESS && call.client().has_graph_memory.load(std::memory_order_relaxed))
     call.client().table.update(Space::graph_exec, reinterpret_cast<uint64_t>(exec), [](Allocation& a) { a.link = 1; });
   return result;
 }
 
 CUresult cuGraphExecDestroy(FreeCall& call, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
+  SplitExec* split = take_split(call.client(), exec);  // before the handle can be another's
   Allocation allocation;
   bool ours = call.client().has_graph_memory.load(std::memory_order_relaxed) &&
               call.client().table.remove(Space::graph_exec, reinterpret_cast<uint64_t>(exec), &allocation);
   CUresult result = real(exec);
+  if (split && result == CUDA_SUCCESS) split->discard(call.client(), false);
+  else if (split) put_split(call.client(), exec, split);
   if (!ours) return result;
   if (result != CUDA_SUCCESS) call.client().table.insert(allocation);
   settle_graph_memory(call.client(), allocation.device, 0);

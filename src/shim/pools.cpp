@@ -1,6 +1,6 @@
 #include "shim/pools.h"
 
-#include "abi/generated/driver_real.h"
+#include "shim/driver.h"
 #include "shim/footprint.h"
 
 namespace berth::shim {
@@ -29,23 +29,6 @@ void set_account(Client& client, uint64_t key, wire::Kind kind, uint32_t device,
 }
 
 uint64_t graph_key(uint32_t device) { return 0x67726170680000ull + device; }
-
-// Asking a pool for its attributes breaks a capture in progress, also one of another thread (recorded on the real driver);
-// a thread in relaxed mode may ask.
-class CaptureSafe {
- public:
-  CaptureSafe() : active_(berth_fork_page->captures.load(std::memory_order_relaxed) != 0) { exchange(); }
-  ~CaptureSafe() { exchange(); }
-  CaptureSafe(const CaptureSafe&) = delete;
-  CaptureSafe& operator=(const CaptureSafe&) = delete;
-
- private:
-  void exchange() {
-    if (active_) real::cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  const bool active_;
-  CUstreamCaptureMode mode_ = abi::kCaptureModeRelaxed;
-};
 
 // Runs visit(pool, device) for each pool that this process has used. The driver is asked without our lock.
 template <class Visit>

@@ -7,7 +7,7 @@ namespace contract {
 const Section kSections[] = {
     {"before_init", before_init}, {"linear", linear}, {"managed", managed}, {"pools", pools}, {"vmm", vmm}, {"arrays", arrays},
     {"contexts", contexts}, {"streams", streams}, {"captures", captures}, {"graphs", graphs}, {"graph_memory", graph_memory},
-    {"launches", launches}, {"copies", copies}, {"lookups", lookups},
+    {"graph_parts", graph_parts}, {"launches", launches}, {"copies", copies}, {"lookups", lookups},
 };
 const int kSectionCount = sizeof kSections / sizeof kSections[0];
 }  // namespace contract

@@ -13,6 +13,7 @@ void streams();
 void captures();
 void graphs();
 void graph_memory();
+void graph_parts();
 void launches();
 void copies();
 void lookups();

@@ -64,14 +64,14 @@ class FakeDaemon {
     return made;
   }
 
-  // Lets the guest watch a page as that of client `id` (its device 0 is the guest's device 0), or forget it, or look at its
-  // own daemon page (id 0, Relation::none).
-  void watch(uint64_t id, wire::Relation relation, int fd) {
+  // Lets the guest watch a page as that of client `id` (its device 0 is the guest's card of that number), or forget it, or look at
+  // its own daemon page (id 0, Relation::none).
+  void watch(uint64_t id, wire::Relation relation, int fd, int card = 0) {
     auto message = wire::make_message<wire::Watch>();
     message.client_id = id;
     message.relation = relation;
     std::memset(message.devices, -1, sizeof message.devices);
-    message.devices[0] = 0;
+    message.devices[0] = static_cast<int8_t>(card);
     std::vector<int> descriptors;
     if (fd >= 0) descriptors.push_back(fd);
     if (!send_with(client_, &message, sizeof message, descriptors)) std::abort();
@@ -87,6 +87,7 @@ class FakeDaemon {
   std::atomic<int64_t> overhead{0};
   std::vector<int> virtual_cards;         // by virtual device, the guest's number of its card; empty: none. Before the hello.
   std::atomic<int> hellos{0}, reserves{0};
+  std::atomic<int> refreshes[wire::kMaxDevices] = {};  // by the device that the message names
 
   static wire::Uuid virtual_uuid(uint32_t device) {
     wire::Uuid uuid{};
@@ -129,6 +130,7 @@ class FakeDaemon {
     }
     if (wire::check_message<wire::Mapped>(packet, got)) ++mapped;
     if (wire::check_message<wire::Active>(packet, got)) ++told_active;
+    if (wire::check_message<wire::Refresh>(packet, got)) ++refreshes[reinterpret_cast<wire::Refresh*>(packet)->device % wire::kMaxDevices];
     if (wire::check_message<wire::Release>(packet, got)) {
       const auto& release = *reinterpret_cast<wire::Release*>(packet);
       (release.kind == wire::Kind::overhead ? overhead : held) -= static_cast<int64_t>(release.bytes);

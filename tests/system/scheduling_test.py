@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-from cli_case import LOAD, PATIENCE, wait_for
+from cli_case import BUILD, LOAD, PATIENCE, wait_for
 from guest_case import GUEST, GuestCase
 
 # A rank: in each round it says "I am here" on one stream and waits on another, in a kernel that spins on the device, until its
@@ -45,6 +45,33 @@ for r in range(rounds):
     assert cuda().cuStreamSynchronize(wait_stream) == 0
 print(rank, flush=True)
 hold()
+"""
+
+# A captured graph of ten kernels of 1 ms each, launched until the driver launches more than one instance for it: says how many.
+LONG_GRAPH = r"""
+import ctypes
+assert start() == 0
+sim = ctypes.CDLL(sys.argv[3])  # the driver itself, which counts its calls; of the same name, so it comes second
+sim.berth_sim_calls.restype = ctypes.c_uint64
+module, kernel, stream, graph, instance = (ctypes.c_void_p() for _ in range(5))
+assert cuda().cuModuleLoadData(ctypes.byref(module), open(sys.argv[2], "rb").read()) == 0
+assert cuda().cuModuleGetFunction(ctypes.byref(kernel), module, b"berth_spin") == 0
+assert cuda().cuStreamCreate(ctypes.byref(stream), 1) == 0
+duration = ctypes.c_uint64(1000000)
+arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration))
+assert cuda().cuStreamBeginCapture_v2(stream, 0) == 0
+for _ in range(10):
+    assert cuda().cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None) == 0
+assert cuda().cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+assert cuda().cuGraphInstantiateWithFlags(ctypes.byref(instance), graph, ctypes.c_uint64(0)) == 0
+assert cuda().cuGraphDestroy(graph) == 0
+launched = 0
+while launched < 2:
+    before = sim.berth_sim_calls(b"cuGraphLaunch")
+    assert cuda().cuGraphLaunch(instance, stream) == 0
+    launched = sim.berth_sim_calls(b"cuGraphLaunch") - before
+    assert cuda().cuStreamSynchronize(stream) == 0
+say(parts=launched)
 """
 
 
@@ -85,6 +112,18 @@ class Scheduling(TimeCase):
         self.berth("kill", "serve")
         high.communicate(timeout=PATIENCE)
         wait_for(lambda: self.share("low") > 0.9, "low to have the GPU")
+
+    def test_long_graphs_below_a_high_job_are_launched_in_parts_where_the_settings_say_so(self):
+        self.environment["BERTH_CONFIG"] = f"{self.folder}/berth.toml"
+        with open(self.environment["BERTH_CONFIG"], "w") as file:
+            file.write("[scheduler]\nsplit_graphs = true\n")
+        write_kernels(self.folder)
+        self.load("serve", "infer", "--seconds", "60", "--rate", "20", run=("-p", "high"))
+        low = self.start("run", "-n", "low", "-p", "low", "--", sys.executable, GUEST, LONG_GRAPH, f"{self.folder}/kernels.ptx",
+                         f"{BUILD}/lib/berth/sim/libcuda.so.1")
+        output, errors = low.communicate(timeout=PATIENCE)
+        self.assertEqual((low.returncode, errors), (0, ""), output)
+        self.assertIn(json.loads(output)["parts"], range(2, 11))
 
     def test_weights_divide_the_time(self):
         self.load("heavy", "train", "--seconds", "60", run=("-w", "300"))

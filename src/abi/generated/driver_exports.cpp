@@ -160,6 +160,41 @@ extern "C" BERTH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec a0) {
   if (call.bypass()) return real::cuGraphExecDestroy(a0);
   return shim::intercept::cuGraphExecDestroy(call, &real::cuGraphExecDestroy, a0);
 }
+extern "C" BERTH_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_KERNEL_NODE_PARAMS_v1* a2) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecKernelNodeSetParams(a0, a1, a2);
+  return shim::intercept::cuGraphExecKernelNodeSetParams(call, &real::cuGraphExecKernelNodeSetParams, a0, a1, a2);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec a0, CUgraphNode a1, const CUDA_KERNEL_NODE_PARAMS* a2) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecKernelNodeSetParams_v2(a0, a1, a2);
+  return shim::intercept::cuGraphExecKernelNodeSetParams_v2(call, &real::cuGraphExecKernelNodeSetParams_v2, a0, a1, a2);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_MEMCPY3D* a2, CUcontext a3) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecMemcpyNodeSetParams(a0, a1, a2, a3);
+  return shim::intercept::cuGraphExecMemcpyNodeSetParams(call, &real::cuGraphExecMemcpyNodeSetParams, a0, a1, a2, a3);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec a0, CUgraphNode a1, const CUDA_MEMSET_NODE_PARAMS* a2, CUcontext a3) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecMemsetNodeSetParams(a0, a1, a2, a3);
+  return shim::intercept::cuGraphExecMemsetNodeSetParams(call, &real::cuGraphExecMemsetNodeSetParams, a0, a1, a2, a3);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec a0, CUgraphNode a1, CUgraphNodeParams* a2) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecNodeSetParams(a0, a1, a2);
+  return shim::intercept::cuGraphExecNodeSetParams(call, &real::cuGraphExecNodeSetParams, a0, a1, a2);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecUpdate(CUgraphExec a0, CUgraph a1, CUgraphNode* a2, CUgraphExecUpdateResult* a3) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecUpdate(a0, a1, a2, a3);
+  return shim::intercept::cuGraphExecUpdate(call, &real::cuGraphExecUpdate, a0, a1, a2, a3);
+}
+extern "C" BERTH_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec a0, CUgraph a1, CUgraphExecUpdateResultInfo* a2) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphExecUpdate_v2(a0, a1, a2);
+  return shim::intercept::cuGraphExecUpdate_v2(call, &real::cuGraphExecUpdate_v2, a0, a1, a2);
+}
 extern "C" BERTH_EXPORT CUresult cuGraphInstantiate(CUgraphExec* a0, CUgraph a1, CUgraphNode* a2, char* a3, size_t a4) {
   shim::AllocCall call;
   if (call.bypass()) return real::cuGraphInstantiate(a0, a1, a2, a3, a4);
@@ -194,6 +229,11 @@ extern "C" BERTH_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec a0, CUstream a1)
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuGraphLaunch_ptsz, a0, a1));
   if (call.bypass()) return real::cuGraphLaunch_ptsz(a0, a1);
   return call.done(shim::intercept::cuGraphLaunch(call, &real::cuGraphLaunch_ptsz, a0, a1));
+}
+extern "C" BERTH_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec a0, CUgraphNode a1, unsigned a2) {
+  shim::UpdateCall call;
+  if (call.bypass()) return real::cuGraphNodeSetEnabled(a0, a1, a2);
+  return shim::intercept::cuGraphNodeSetEnabled(call, &real::cuGraphNodeSetEnabled, a0, a1, a2);
 }
 extern "C" BERTH_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* a0, CUdevResourceDesc a1, CUdevice a2, unsigned a3) {
   shim::AllocCall call;

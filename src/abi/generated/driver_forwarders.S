@@ -170,13 +170,6 @@ BERTH_FORWARD cuGraphExecExternalSemaphoresSignalNodeSetParams, 193
 BERTH_FORWARD cuGraphExecExternalSemaphoresWaitNodeSetParams, 194
 BERTH_FORWARD cuGraphExecGetFlags, 195
 BERTH_FORWARD cuGraphExecHostNodeSetParams, 196
-BERTH_FORWARD cuGraphExecKernelNodeSetParams, 197
-BERTH_FORWARD cuGraphExecKernelNodeSetParams_v2, 198
-BERTH_FORWARD cuGraphExecMemcpyNodeSetParams, 199
-BERTH_FORWARD cuGraphExecMemsetNodeSetParams, 200
-BERTH_FORWARD cuGraphExecNodeSetParams, 201
-BERTH_FORWARD cuGraphExecUpdate, 202
-BERTH_FORWARD cuGraphExecUpdate_v2, 203
 BERTH_FORWARD cuGraphExternalSemaphoresSignalNodeGetParams, 204
 BERTH_FORWARD cuGraphExternalSemaphoresSignalNodeSetParams, 205
 BERTH_FORWARD cuGraphExternalSemaphoresWaitNodeGetParams, 206
@@ -207,7 +200,6 @@ BERTH_FORWARD cuGraphNodeGetDependentNodes, 237
 BERTH_FORWARD cuGraphNodeGetDependentNodes_v2, 238
 BERTH_FORWARD cuGraphNodeGetEnabled, 239
 BERTH_FORWARD cuGraphNodeGetType, 240
-BERTH_FORWARD cuGraphNodeSetEnabled, 241
 BERTH_FORWARD cuGraphNodeSetParams, 242
 BERTH_FORWARD cuGraphReleaseUserObject, 243
 BERTH_FORWARD cuGraphRemoveDependencies, 244

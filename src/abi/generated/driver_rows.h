@@ -691,7 +691,7 @@ enum class Row : uint16_t {
 inline constexpr int kRows = 682;
 
 enum class Becomes : uint8_t { forward, gate, intercept, refuse };
-enum class Class : uint8_t { none, alloc, free, submit, sync, query, context };
+enum class Class : uint8_t { none, alloc, free, submit, update, sync, query, context };
 struct RowFacts {
   const char* name;
   Becomes becomes;
@@ -897,13 +897,13 @@ inline constexpr RowFacts kRowFacts[kRows] = {
     {"cuGraphExecExternalSemaphoresWaitNodeSetParams", Becomes::forward, Class::none, false, true},
     {"cuGraphExecGetFlags", Becomes::forward, Class::none, false, true},
     {"cuGraphExecHostNodeSetParams", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecKernelNodeSetParams", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecKernelNodeSetParams_v2", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecMemcpyNodeSetParams", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecMemsetNodeSetParams", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecNodeSetParams", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecUpdate", Becomes::forward, Class::none, false, true},
-    {"cuGraphExecUpdate_v2", Becomes::forward, Class::none, false, true},
+    {"cuGraphExecKernelNodeSetParams", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecKernelNodeSetParams_v2", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecMemcpyNodeSetParams", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecMemsetNodeSetParams", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecNodeSetParams", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecUpdate", Becomes::intercept, Class::update, false, true},
+    {"cuGraphExecUpdate_v2", Becomes::intercept, Class::update, false, true},
     {"cuGraphExternalSemaphoresSignalNodeGetParams", Becomes::forward, Class::none, false, true},
     {"cuGraphExternalSemaphoresSignalNodeSetParams", Becomes::forward, Class::none, false, true},
     {"cuGraphExternalSemaphoresWaitNodeGetParams", Becomes::forward, Class::none, false, true},
@@ -941,7 +941,7 @@ inline constexpr RowFacts kRowFacts[kRows] = {
     {"cuGraphNodeGetDependentNodes_v2", Becomes::forward, Class::none, false, true},
     {"cuGraphNodeGetEnabled", Becomes::forward, Class::none, false, true},
     {"cuGraphNodeGetType", Becomes::forward, Class::none, false, true},
-    {"cuGraphNodeSetEnabled", Becomes::forward, Class::none, false, true},
+    {"cuGraphNodeSetEnabled", Becomes::intercept, Class::update, false, true},
     {"cuGraphNodeSetParams", Becomes::forward, Class::none, false, true},
     {"cuGraphReleaseUserObject", Becomes::forward, Class::none, false, true},
     {"cuGraphRemoveDependencies", Becomes::forward, Class::none, false, true},

@@ -413,7 +413,7 @@ enum class Row : uint16_t {
 inline constexpr int kRows = 404;
 
 enum class Becomes : uint8_t { forward, gate, intercept, refuse };
-enum class Class : uint8_t { none, alloc, free, submit, sync, query, context };
+enum class Class : uint8_t { none, alloc, free, submit, update, sync, query, context };
 struct RowFacts {
   const char* name;
   Becomes becomes;
