@@ -36,7 +36,8 @@ GUARDS = {"alloc": "AllocCall", "free": "FreeCall", "submit": "SubmitCall", "syn
 # matters which device is current.
 HANDED_IN = ("CUdevice", "CUmemLocation", "CUmemLocation*", "const CUmemLocation*", "const CUmemPoolProps*", "const CUmemAllocationProp*")
 HANDED_OUT = ("CUdevice*", "CUmemAllocationProp*", "const CUmemAccessDesc*", "CUpointer_attribute", "CUpointer_attribute*",
-              "CUmem_range_attribute", "CUmem_range_attribute*", "CUDA_MEM_ALLOC_NODE_PARAMS*")
+              "CUmem_range_attribute", "CUmem_range_attribute*", "CUDA_MEM_ALLOC_NODE_PARAMS*", "CUgraphNodeParams*",
+              "CUmemcpyAttributes*", "CUDA_MEMCPY3D_BATCH_OP*")
 VIRTUAL_BODIES = re.compile(
     r"cu(GetExportTable|Device(GetCount|GetUuid|GetPCIBusId|GetAttribute|CanAccessPeer|GetP2P\w+|(Get|Set)(Default)?MemPool)|"
     r"DevicePrimaryCtx\w+|Mem(Get|Set)(Default)?MemPool|MemAllocAsync|Ctx(En|Dis)ablePeerAccess|CtxDestroy|"

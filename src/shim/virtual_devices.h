@@ -52,6 +52,7 @@ class VirtualDevices {
   bool of_context(CUcontext context, uint32_t* ordinal) const;
   bool of_stream(CUstream stream, bool per_thread, uint32_t* ordinal) const;
   uint32_t of_memory(CUdeviceptr address, int card) const;
+  uint32_t of_node(CUgraphNode node, int card) const;  // of an allocation node
 
   // Does it have the card's own primary context and pool? Who asks first on a card gets it.
   bool claims_card(uint32_t ordinal);
