@@ -165,6 +165,12 @@ void VirtualDevices::make_current(int ordinal) {
   if (ordinal >= 0) latest_.store(ordinal + 1, std::memory_order_release);
 }
 
+int VirtualDevices::exchange(int ordinal) {
+  int before = of_thread();
+  thread_ordinal = ordinal + 1;
+  return before;
+}
+
 bool VirtualDevices::claims_card(uint32_t ordinal) {
   int nobody = 0;
   owners_[devices[ordinal].card].compare_exchange_strong(nobody, static_cast<int>(ordinal) + 1, std::memory_order_acq_rel);

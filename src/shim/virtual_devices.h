@@ -47,6 +47,7 @@ class VirtualDevices {
   uint32_t current_on(uint32_t card) const;
   int of_thread() const;           // what the calling thread has made current; -1: nothing
   void make_current(int ordinal);  // of the calling thread; -1: nothing
+  int exchange(int ordinal);       // the same for the length of a call; returns what it was
 
   // Of a context, a stream (null: the current context's), or memory. False if the driver knows none.
   bool of_context(CUcontext context, uint32_t* ordinal) const;
