@@ -3,7 +3,7 @@
 set -uo pipefail
 build=$1 out=${2:-.} here=$(dirname "$(readlink -f "$0")") failed=0
 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm --format=csv,noheader
-for scenario in contract.sh frameworks.py quotas.py overhead.py cards.py daemon.py virtual.py; do
+for scenario in contract.sh frameworks.py quotas.py overhead.py cards.py daemon.py virtual.py virtual_runtime.py; do
   echo "== $scenario"
   if [ "${scenario##*.}" = py ]; then run=(python3 "$here/$scenario"); else run=(bash "$here/$scenario"); fi
   "${run[@]}" "$build" 2>&1 | tee "$out/$scenario.txt"

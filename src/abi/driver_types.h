@@ -116,6 +116,24 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS {
   CUdeviceptr dptr;
 };
 
+// `reserved1` is where the parameters of the node's type lie: CUDA_KERNEL_NODE_PARAMS, and so on.
+struct CUgraphNodeParams {
+  CUgraphNodeType type;
+  int reserved0[3];
+  union { long long reserved1[29]; CUDA_MEM_ALLOC_NODE_PARAMS alloc; };
+  long long reserved2;
+};
+
+struct CUmemcpyAttributes { int srcAccessOrder; CUmemLocation srcLocHint, dstLocHint; unsigned flags; };
+struct CUmemcpy3DOperand {
+  int type;
+  union {
+    struct { CUdeviceptr ptr; size_t rowLength, layerHeight; CUmemLocation locHint; } ptr;
+    struct { CUarray array; size_t offset[3]; } array;
+  } op;
+};
+struct CUDA_MEMCPY3D_BATCH_OP { CUmemcpy3DOperand src, dst; size_t extent[3]; int srcAccessOrder; unsigned flags; };
+
 struct CUDA_ARRAY_DESCRIPTOR { size_t Width, Height; CUarray_format Format; unsigned NumChannels; };
 struct CUDA_ARRAY_DESCRIPTOR_v1 { unsigned Width, Height; CUarray_format Format; unsigned NumChannels; };
 struct CUDA_ARRAY3D_DESCRIPTOR { size_t Width, Height, Depth; CUarray_format Format; unsigned NumChannels, Flags; };
@@ -190,8 +208,6 @@ struct CUDA_MEMSET_NODE_PARAMS { CUdeviceptr dst; size_t pitch; unsigned value, 
 struct CUDA_HOST_NODE_PARAMS { CUhostFn fn; void* userData; };
 struct CUDA_MEMCPY_NODE_PARAMS { int flags, reserved; CUcontext copyCtx; CUDA_MEMCPY3D copyParams; };
 struct CUDA_MEMSET_NODE_PARAMS_v2 { CUdeviceptr dst; size_t pitch; unsigned value, elementSize; size_t width, height; CUcontext ctx; };
-// `reserved1` is where the parameters of the node's type lie: CUDA_KERNEL_NODE_PARAMS, and so on.
-struct CUgraphNodeParams { CUgraphNodeType type; int reserved0[3]; long long reserved1[29], reserved2; };
 struct CUgraphEdgeData { unsigned char from_port, to_port, type, reserved[5]; };
 struct CUDA_GRAPH_INSTANTIATE_PARAMS {
   uint64_t flags;
@@ -224,7 +240,6 @@ struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC { unsigned long long offset, size; unsig
 
 struct CUctxCreateParams;         // the rest only passes through
 struct CUexecAffinityParam;
-struct CUmemcpyAttributes;
 union CUkernelNodeAttrValue;      // 64 bytes
 union CUstreamAttrValue;
 union CUstreamBatchMemOpParams;
@@ -241,10 +256,11 @@ inline constexpr int kGraphMemAttrUsedCurrent = 0, kGraphMemAttrReservedCurrent 
 inline constexpr int kGraphNodeKernel = 0, kGraphNodeMemcpy = 1, kGraphNodeMemset = 2;
 inline constexpr int kGraphNodeChildGraph = 4, kGraphNodeMemAlloc = 10, kGraphNodeConditional = 13;
 inline constexpr int kDeviceAttrPciBusId = 33, kDeviceAttrPciDeviceId = 34, kDeviceAttrPciDomainId = 50;
-inline constexpr int kPointerContext = 1, kPointerDeviceOrdinal = 9;
+inline constexpr int kPointerContext = 1, kPointerDeviceOrdinal = 9, kPointerPool = 17;
 inline constexpr int kP2PPerformanceRank = 1, kP2POnlyPartialNativeAtomic = 5;
 inline constexpr int kMemRangePreferredLocation = 2, kMemRangeAccessedBy = 3, kMemRangeLastPrefetchLocation = 4;
 inline constexpr int kMemAllocationPinned = 1;
+inline constexpr int kMemcpyOperandPointer = 1;
 inline constexpr int kDeviceAttrComputeMode = 20;
 inline constexpr uint64_t kGraphFlagAutoFree = 1, kGraphFlagUpload = 2, kGraphFlagUseNodePriority = 8;
 inline constexpr int kKernelAttrDeviceUpdatable = 13;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/abi/generated/ from driver.symbols, nvml.symbols, driver_api.h, nvml_api.h and driver.versions.
+"""Writes src/abi/generated/ from driver.symbols, nvml.symbols, runtime.symbols, the X_api.h and driver.versions.
 
   generate.py            write what has changed
   generate.py --verify   write nothing, exit 1 and name the file if anything would change
@@ -18,10 +18,14 @@ Everything that the list of names can tell is made here, so that no flavour of a
   X_names.h         the names alone, for tools
   sim_X_skeleton.S, sim_X.map   the simulated library: every name, weak, answering "not supported"
   driver_versions.inc           cuGetProcAddress answers recorded on the real driver (X = driver only)
+  runtime_X                     the alias of the CUDA runtime: generate_runtime.py
 """
 import os
 import re
 import sys
+
+sys.dont_write_bytecode = True
+import generate_runtime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "generated")
@@ -36,7 +40,8 @@ GUARDS = {"alloc": "AllocCall", "free": "FreeCall", "submit": "SubmitCall", "upd
 # matters which device is current.
 HANDED_IN = ("CUdevice", "CUmemLocation", "CUmemLocation*", "const CUmemLocation*", "const CUmemPoolProps*", "const CUmemAllocationProp*")
 HANDED_OUT = ("CUdevice*", "CUmemAllocationProp*", "const CUmemAccessDesc*", "CUpointer_attribute", "CUpointer_attribute*",
-              "CUmem_range_attribute", "CUmem_range_attribute*", "CUDA_MEM_ALLOC_NODE_PARAMS*")
+              "CUmem_range_attribute", "CUmem_range_attribute*", "CUDA_MEM_ALLOC_NODE_PARAMS*", "CUgraphNodeParams*",
+              "CUmemcpyAttributes*", "CUDA_MEMCPY3D_BATCH_OP*")
 VIRTUAL_BODIES = re.compile(
     r"cu(GetExportTable|Device(GetCount|GetUuid|GetPCIBusId|GetAttribute|CanAccessPeer|GetP2P\w+|(Get|Set)(Default)?MemPool)|"
     r"DevicePrimaryCtx\w+|Mem(Get|Set)(Default)?MemPool|MemAllocAsync|Ctx(En|Dis)ablePeerAccess|CtxDestroy|"
@@ -315,6 +320,8 @@ def main():
     for library in (Library("driver", "driver.symbols", "driver_api.h", ("CUresult", 801)),
                     Library("nvml", "nvml.symbols", "nvml_api.h", ("nvmlReturn_t", 3))):
         files.update(library.files())
+    files.update(generate_runtime.files(HERE, read_functions("runtime_api.h"),
+                                        lambda mark: f"{mark} {BANNER.format(source='runtime.symbols')}\n"))
     os.makedirs(OUT, exist_ok=True)
     stale = [n for n in sorted(os.listdir(OUT)) if n not in files]
     for name, text in sorted(files.items()):

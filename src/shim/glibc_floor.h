@@ -3,12 +3,14 @@
 #pragma once
 #if defined(__x86_64__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlinfo, dlinfo@GLIBC_2.3.3");
 __asm__(".symver dladdr, dladdr@GLIBC_2.2.5");
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 __asm__(".symver pthread_detach, pthread_detach@GLIBC_2.2.5");
 #elif defined(__aarch64__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.17");
+__asm__(".symver dlsym, dlsym@GLIBC_2.17");
 __asm__(".symver dlinfo, dlinfo@GLIBC_2.17");
 __asm__(".symver dladdr, dladdr@GLIBC_2.17");
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.17");

@@ -165,6 +165,12 @@ void VirtualDevices::make_current(int ordinal) {
   if (ordinal >= 0) latest_.store(ordinal + 1, std::memory_order_release);
 }
 
+int VirtualDevices::exchange(int ordinal) {
+  int before = of_thread();
+  thread_ordinal = ordinal + 1;
+  return before;
+}
+
 bool VirtualDevices::claims_card(uint32_t ordinal) {
   int nobody = 0;
   owners_[devices[ordinal].card].compare_exchange_strong(nobody, static_cast<int>(ordinal) + 1, std::memory_order_acq_rel);
@@ -213,15 +219,27 @@ uint32_t VirtualDevices::of_memory(CUdeviceptr address, int card) const {
   Client* client = current_client();
   CUdeviceptr base = 0;
   size_t size;
-  if (client && real::cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS &&
-      client->table.find(Space::pointer, base, &known))
+  if (client && real::cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS) {
+    if (client->table.find(Space::pointer, base, &known)) return known.device;
+    if (client->table.find(Space::mapping, base, &known) && client->table.find(Space::physical, known.link, &known)) return known.device;
+  }
+  CUmemoryPool pool = nullptr;
+  if (client && raw::cuPointerGetAttribute(&pool, abi::kPointerPool, address) == CUDA_SUCCESS && pool &&
+      client->table.find(Space::pool, reinterpret_cast<uint64_t>(pool), &known) && known.kind == wire::Kind::pool)
     return known.device;
-  // Of a pool or mapped: its context tells, where contexts are not shared.
   CUcontext context = nullptr;
   uint32_t ordinal;
   if (!shares_contexts() && raw::cuPointerGetAttribute(&context, abi::kPointerContext, address) == CUDA_SUCCESS && context &&
       of_context(context, &ordinal))
     return ordinal;
+  return current_on(static_cast<uint32_t>(card < 0 ? 0 : card));
+}
+
+// The node itself says the card only.
+uint32_t VirtualDevices::of_node(CUgraphNode node, int card) const {
+  Allocation known;
+  Client* client = current_client();
+  if (client && client->table.find(Space::graph_node, reinterpret_cast<uint64_t>(node), &known)) return known.device;
   return current_on(static_cast<uint32_t>(card < 0 ? 0 : card));
 }
 

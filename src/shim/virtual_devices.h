@@ -47,11 +47,13 @@ class VirtualDevices {
   uint32_t current_on(uint32_t card) const;
   int of_thread() const;           // what the calling thread has made current; -1: nothing
   void make_current(int ordinal);  // of the calling thread; -1: nothing
+  int exchange(int ordinal);       // the same for the length of a call; returns what it was
 
   // Of a context, a stream (null: the current context's), or memory. False if the driver knows none.
   bool of_context(CUcontext context, uint32_t* ordinal) const;
   bool of_stream(CUstream stream, bool per_thread, uint32_t* ordinal) const;
   uint32_t of_memory(CUdeviceptr address, int card) const;
+  uint32_t of_node(CUgraphNode node, int card) const;  // of an allocation node
 
   // Does it have the card's own primary context and pool? Who asks first on a card gets it.
   bool claims_card(uint32_t ordinal);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/call.h"
+#include "shim/location_lists.h"
 #include "shim/virtual_devices.h"
 
 namespace berth::shim::virtual_device {
@@ -37,28 +38,10 @@ CUresult present_pool(VirtualDevice& own, CUmemoryPool* pool) {
 
 bool is_device(const CUmemLocation* location) { return location && location->type == abi::kMemLocationDevice; }
 
-// Accesses of several virtual devices on one card become one, the widest.
-struct Accesses {
-  CUmemAccessDesc list[wire::kMaxDevices];
-  size_t count = 0;
-  bool fits = true;
-
-  Accesses(const CUmemAccessDesc* given, size_t size) {
-    for (size_t i = 0; given && i < size; ++i) {
-      CUmemAccessDesc one = given[i];
-      one.location = on_card(one.location);
-      size_t at = 0;
-      while (at < count && ::memcmp(&list[at].location, &one.location, sizeof one.location) != 0) ++at;
-      if (at < count) {
-        if (one.flags > list[at].flags) list[at].flags = one.flags;
-      } else if (count < wire::kMaxDevices) {
-        list[count++] = one;
-      } else {
-        fits = false;
-      }
-    }
-  }
-};
+CUmemLocation location_on_card(CUmemLocation location) { return on_card(location); }
+void change_location(CUmemLocation& location) { location = on_card(location); }
+void change_hints(CUmemcpyAttributes& attributes) { change_hints_of(attributes, location_on_card); }
+void change_operands(CUDA_MEMCPY3D_BATCH_OP& copy) { change_operands_of(copy, location_on_card); }
 
 int told_of(CUdeviceptr address, int card) {
   if (card < 0 || (guest_depth == 0 && virtual_devices->shares_contexts())) return card;  // the host, or by the runtime's eyes
@@ -76,12 +59,31 @@ void tell_range(CUmem_range_attribute attribute, void* data, size_t size, CUdevi
 template <class Raw>
 CUresult prefetch_batch(Raw raw, CUdeviceptr* addresses, size_t* sizes, size_t count, CUmemLocation* locations, size_t* indices,
                         size_t kinds, uint64_t flags, CUstream stream) {
-  size_t bytes = kinds * sizeof(CUmemLocation);
-  auto* cards = locations && kinds && kinds <= count ? static_cast<CUmemLocation*>(map_pages(bytes)) : nullptr;
-  if (!cards) return raw(addresses, sizes, count, locations, indices, kinds, flags, stream);
-  for (size_t i = 0; i < kinds; ++i) cards[i] = on_card(locations[i]);
-  CUresult result = raw(addresses, sizes, count, cards, indices, kinds, flags, stream);
-  unmap_pages(cards, bytes);
+  Changed<CUmemLocation> cards(locations, kinds <= count ? kinds : 0, change_location);
+  return raw(addresses, sizes, count, cards.list, indices, kinds, flags, stream);
+}
+
+// The node says the card only; whose it is must be known at instantiation.
+void note_node(CUgraphNode node, CUmemLocation location) {
+  Client* client = current_client();
+  if (!client || location.type != abi::kMemLocationDevice) return;
+  Allocation made;
+  made.space = Space::graph_node;
+  made.key = reinterpret_cast<uint64_t>(node);
+  made.device = static_cast<uint8_t>(account_of(location.id));
+  client->table.insert(made);
+}
+
+// `made`: where the new node goes; null if none is made.
+template <class Driver>
+CUresult with_node(CUgraphNode* made, CUgraphNodeParams* params, Driver driver) {
+  if (!params || params->type != abi::kGraphNodeMemAlloc) return driver(params);
+  CUgraphNodeParams copy = *params;
+  AllocOnCard alloc(params->alloc, location_on_card);
+  copy.alloc = alloc.copy;
+  CUresult result = driver(&copy);
+  params->alloc.dptr = copy.alloc.dptr;
+  if (result == CUDA_SUCCESS && made) note_node(*made, params->alloc.poolProps.location);
   return result;
 }
 
@@ -130,11 +132,11 @@ CUresult cuMemAllocAsync(decltype(&::cuMemAllocAsync) raw, CUdeviceptr* pointer,
 }
 
 CUresult cuMemPoolSetAccess(decltype(&::cuMemPoolSetAccess) raw, CUmemoryPool pool, const CUmemAccessDesc* list, size_t count) {
-  Accesses cards(list, count);
+  Accesses cards(list, count, location_on_card);
   return list && cards.fits ? raw(pool, cards.list, cards.count) : raw(pool, list, count);
 }
 CUresult cuMemSetAccess(decltype(&::cuMemSetAccess) raw, CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* list, size_t count) {
-  Accesses cards(list, count);
+  Accesses cards(list, count, location_on_card);
   return list && cards.fits ? raw(pointer, bytes, cards.list, cards.count) : raw(pointer, bytes, list, count);
 }
 
@@ -154,21 +156,27 @@ CUresult cuMemGetAllocationPropertiesFromHandle(decltype(&::cuMemGetAllocationPr
 CUresult cuGraphAddMemAllocNode(decltype(&::cuGraphAddMemAllocNode) raw, CUgraphNode* node, CUgraph graph,
                                 const CUgraphNode* dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* params) {
   if (!params) return raw(node, graph, dependencies, count, params);
-  CUDA_MEM_ALLOC_NODE_PARAMS copy = *params;
-  copy.poolProps.location = on_card(copy.poolProps.location);
-  Accesses cards(params->accessDescs, params->accessDescCount);
-  if (params->accessDescs && cards.fits) copy.accessDescs = cards.list, copy.accessDescCount = cards.count;
-  CUresult result = raw(node, graph, dependencies, count, &copy);
-  params->dptr = copy.dptr;
-  if (result == CUDA_SUCCESS && params->poolProps.location.type == abi::kMemLocationDevice)
-    if (Client* client = current_client()) {  // the node says the card only; whose it is must be known at instantiation
-      Allocation made;
-      made.space = Space::graph_node;
-      made.key = reinterpret_cast<uint64_t>(*node);
-      made.device = static_cast<uint8_t>(account_of(params->poolProps.location.id));
-      client->table.insert(made);
-    }
+  AllocOnCard alloc(*params, location_on_card);
+  CUresult result = raw(node, graph, dependencies, count, &alloc.copy);
+  params->dptr = alloc.copy.dptr;
+  if (result == CUDA_SUCCESS) note_node(*node, params->poolProps.location);
   return result;
+}
+
+CUresult cuGraphAddNode(decltype(&::cuGraphAddNode) raw, CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                        size_t count, CUgraphNodeParams* given) {
+  return with_node(node, given, [&](CUgraphNodeParams* params) { return raw(node, graph, dependencies, count, params); });
+}
+CUresult cuGraphAddNode_v2(decltype(&::cuGraphAddNode_v2) raw, CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* given) {
+  return with_node(node, given, [&](CUgraphNodeParams* params) { return raw(node, graph, dependencies, edges, count, params); });
+}
+CUresult cuGraphNodeSetParams(decltype(&::cuGraphNodeSetParams) raw, CUgraphNode node, CUgraphNodeParams* given) {
+  return with_node(nullptr, given, [&](CUgraphNodeParams* params) { return raw(node, params); });
+}
+CUresult cuGraphExecNodeSetParams(decltype(&::cuGraphExecNodeSetParams) raw, CUgraphExec exec, CUgraphNode node,
+                                  CUgraphNodeParams* given) {
+  return with_node(nullptr, given, [&](CUgraphNodeParams* params) { return raw(exec, node, params); });
 }
 
 CUresult cuGraphMemAllocNodeGetParams(decltype(&::cuGraphMemAllocNodeGetParams) raw, CUgraphNode node,
@@ -176,11 +184,8 @@ CUresult cuGraphMemAllocNodeGetParams(decltype(&::cuGraphMemAllocNodeGetParams) 
   CUresult result = raw(node, params);
   if (result != CUDA_SUCCESS || params->poolProps.location.type != abi::kMemLocationDevice) return result;
   if (guest_depth == 0 && virtual_devices->shares_contexts()) return result;
-  Allocation known;
-  Client* client = current_client();
-  bool ours = client && client->table.find(Space::graph_node, reinterpret_cast<uint64_t>(node), &known);
   int& id = params->poolProps.location.id;
-  id = static_cast<int>(ours ? known.device : virtual_devices->current_on(static_cast<uint32_t>(id)));
+  id = static_cast<int>(virtual_devices->of_node(node, id));
   return result;
 }
 
@@ -205,6 +210,28 @@ CUresult cuMemDiscardAndPrefetchBatchAsync(decltype(&::cuMemDiscardAndPrefetchBa
                                            size_t* sizes, size_t count, CUmemLocation* locations, size_t* indices, size_t kinds,
                                            uint64_t flags, CUstream stream) {
   return prefetch_batch(raw, addresses, sizes, count, locations, indices, kinds, flags, stream);
+}
+
+CUresult cuMemcpyBatchAsync(decltype(&::cuMemcpyBatchAsync) raw, CUdeviceptr* targets, CUdeviceptr* sources, size_t* sizes,
+                            size_t count, CUmemcpyAttributes* attributes, size_t* indices, size_t kinds, size_t* failed,
+                            CUstream stream) {
+  Changed<CUmemcpyAttributes> cards(attributes, kinds <= count ? kinds : 0, change_hints);
+  return raw(targets, sources, sizes, count, cards.list, indices, kinds, failed, stream);
+}
+CUresult cuMemcpyBatchAsync_v2(decltype(&::cuMemcpyBatchAsync_v2) raw, CUdeviceptr* targets, CUdeviceptr* sources, size_t* sizes,
+                               size_t count, CUmemcpyAttributes* attributes, size_t* indices, size_t kinds, CUstream stream) {
+  Changed<CUmemcpyAttributes> cards(attributes, kinds <= count ? kinds : 0, change_hints);
+  return raw(targets, sources, sizes, count, cards.list, indices, kinds, stream);
+}
+CUresult cuMemcpy3DBatchAsync(decltype(&::cuMemcpy3DBatchAsync) raw, size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
+                              uint64_t flags, CUstream stream) {
+  Changed<CUDA_MEMCPY3D_BATCH_OP> cards(copies, count, change_operands);
+  return raw(count, cards.list, failed, flags, stream);
+}
+CUresult cuMemcpy3DBatchAsync_v2(decltype(&::cuMemcpy3DBatchAsync_v2) raw, size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                 uint64_t flags, CUstream stream) {
+  Changed<CUDA_MEMCPY3D_BATCH_OP> cards(copies, count, change_operands);
+  return raw(count, cards.list, flags, stream);
 }
 
 }  // namespace berth::shim::virtual_device

@@ -17,10 +17,10 @@ CUdevice told(uint32_t ordinal) {
   return static_cast<CUdevice>(plain ? virtual_devices->devices[ordinal].card : ordinal);
 }
 
-// The first virtual device on a card.
+// The first virtual device on a card; by the runtime's eyes the card.
 CUdevice first_on(CUdevice card) {
   for (uint32_t i = 0; i < virtual_devices->count; ++i)
-    if (virtual_devices->devices[i].card == card) return static_cast<CUdevice>(i);
+    if (virtual_devices->devices[i].card == card) return told(i);
   return card;
 }
 

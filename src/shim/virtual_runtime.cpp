@@ -17,7 +17,7 @@ struct Inside : Call {};
 bool known(int device) { return virtual_devices && device >= 0 && static_cast<uint32_t>(device) < virtual_devices->count; }
 
 int start() {
-  if (!current_client()) ::cuInit(0);
+  if (!current_client() && ::cuInit(0) != CUDA_SUCCESS) return -1;
   return virtual_devices ? static_cast<int>(virtual_devices->count) : 0;
 }
 
@@ -27,6 +27,8 @@ int current() { return virtual_devices ? virtual_devices->of_thread() : -1; }
 void make_current(int device) {
   if (device < 0 || known(device)) virtual_devices->make_current(device);
 }
+
+int exchange(int device) { return virtual_devices->exchange(device); }
 
 int of_memory(CUdeviceptr address, int card) {
   Inside inside;
@@ -48,39 +50,48 @@ void bus(int device, int* domain, int* number, int* slot) {
   *slot = 0;
 }
 
-int of_bus_id(const char* text) {
+int of_node(CUgraphNode node, int card) {
   Inside inside;
-  CUdevice device;
-  return ::cuDeviceGetByPCIBusId(&device, text) == CUDA_SUCCESS ? device : -1;
+  return static_cast<int>(virtual_devices->of_node(node, card));
 }
 
-// Only memory is known by device where contexts are shared; streams, events and modules stay.
+// Whether another virtual device on the same card has something in this process that a reset of the card would take from it.
+bool others_hold(Client& client, uint8_t whose) {
+  const VirtualDevices& all = *virtual_devices;
+  bool hold = false;
+  client.table.for_each([&](const Allocation& a) {
+    bool holds = a.space == Space::stream || (a.bytes && a.space != Space::context && a.space != Space::primary);
+    hold |= holds && a.device != whose && a.device < all.count && all.devices[a.device].card == all.devices[whose].card;
+  });
+  return hold;
+}
+
+CUresult free_one(const Allocation& a) {
+  if (a.space == Space::pointer) return ::cuMemFree_v2(a.key);
+  if (a.space == Space::array) return ::cuArrayDestroy(reinterpret_cast<CUarray>(a.key));
+  return ::cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(a.key));
+}
+
+// What a device holds is known of memory alone where contexts are shared; streams, events and modules stay. What a pool has
+// handed out stays, too: a pool has no way to take it back.
 bool reset(int device) {
   Client* client = current_client();
   auto whose = static_cast<uint8_t>(device);
-  uint8_t card = virtual_devices->devices[device].card;
-  bool others = false;
-  if (!client) return false;
-  client->table.for_each([&](Allocation& a) {
-    bool holds = a.bytes && a.space != Space::context && a.device != whose;
-    others |= holds && a.device < virtual_devices->count && virtual_devices->devices[a.device].card == card;
-  });
-  if (!others) return false;
+  if (!client || !others_hold(*client, whose)) return false;
   for (;;) {
-    CUdeviceptr pointer = 0;
-    client->table.for_each([&](Allocation& a) {
-      if (a.space == Space::pointer && a.device == whose) pointer = a.key;
+    Allocation one, gone;
+    client->table.for_each([&](const Allocation& a) {
+      bool in_context = a.space == Space::pointer || a.space == Space::array || a.space == Space::mipmap;
+      if (in_context && a.device == whose) one = a;
     });
-    if (!pointer) break;
-    CUresult result = ::cuMemFree_v2(pointer);
-    Allocation gone;
-    if (result != CUDA_SUCCESS && client->table.remove(Space::pointer, pointer, &gone)) client->release(gone);
+    if (one.space == Space::empty) break;
+    if (free_one(one) != CUDA_SUCCESS && client->table.remove(one.space, one.key, &gone)) client->release(gone);
   }
   return true;
 }
 
-constexpr RuntimeView kView = {kRuntimeView, start, card_of_device, current,   make_current, of_memory,
-                               of_stream,    uuid,  bus,            of_bus_id, reset};
+constexpr RuntimeView kView = {kRuntimeView, start,     card_of_device, current, make_current, exchange,
+                               of_memory,    of_stream, of_node,        uuid,    bus,          reset};
 
 }  // namespace
 

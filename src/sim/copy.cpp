@@ -94,10 +94,22 @@ CUresult with_array(Call& call, Stream* stream, CUarray to_array, uint64_t to, C
   return shaped(call, stream, &d, wait);
 }
 
+bool says_no_device(const CUmemLocation& hint) {
+  return hint.type == berth::abi::kMemLocationDevice && !device_of(hint.id);
+}
+
+struct Hints {
+  const CUmemcpyAttributes* list;
+  size_t count;
+};
+
 CUresult batch(Call& call, Stream* stream, const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
-               size_t count, size_t* failed) {
+               size_t count, Hints hints, size_t* failed) {
   if (!stream || stream->legacy) return CUDA_ERROR_INVALID_HANDLE;
-  if (!to || !from || !bytes || !count) return CUDA_ERROR_INVALID_VALUE;
+  if (!to || !from || !bytes || !count || hints.count > count) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; hints.list && i < hints.count; ++i)
+    if (says_no_device(hints.list[i].srcLocHint) || says_no_device(hints.list[i].dstLocHint))
+      return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i)
     if (CUresult bad =
             linear(call, stream, to[i], Place::by_address, from[i], Place::by_address, bytes[i], Wait::if_pageable)) {
@@ -262,18 +274,18 @@ SIM_BOTH_FLAVOURS(cuMemcpyAtoA_v2, _ptds,
                   })
 
 SIM_BOTH_FLAVOURS(cuMemcpyBatchAsync, _ptsz,
-                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*,
-                   size_t, size_t* failed, CUstream stream),
+                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes* hints,
+                   size_t*, size_t kinds, size_t* failed, CUstream stream),
                   {
                     SIM_CALL(kContext);
-                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, failed);
+                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, {hints, kinds}, failed);
                   })
 SIM_BOTH_FLAVOURS(cuMemcpyBatchAsync_v2, _ptsz,
-                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes*, size_t*,
-                   size_t, CUstream stream),
+                  (CUdeviceptr * to, CUdeviceptr* from, size_t* bytes, size_t count, CUmemcpyAttributes* hints,
+                   size_t*, size_t kinds, CUstream stream),
                   {
                     SIM_CALL(kContext);
-                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, nullptr);
+                    return batch(call, stream_of(call, stream, flavour), to, from, bytes, count, {hints, kinds}, nullptr);
                   })
 
 }  // extern "C"

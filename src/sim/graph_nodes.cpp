@@ -164,6 +164,17 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphN
   return CUDA_SUCCESS;
 }
 
+// Of the kinds of nodes only the one that takes memory.
+CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges,
+                           size_t count, CUgraphNodeParams* params) {
+  if (!params) return CUDA_ERROR_INVALID_VALUE;
+  if (params->type != berth::abi::kGraphNodeMemAlloc || edges) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuGraphAddMemAllocNode(node, graph, after, count, &params->alloc);
+}
+CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count, CUgraphNodeParams* params) {
+  return cuGraphAddNode_v2(node, graph, after, nullptr, count, params);
+}
+
 CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
                                CUdeviceptr pointer) {
   SIM_NODE_CALL(kDriver);

@@ -18,9 +18,10 @@ def inside(text):  # without includes, pragma and extern "C": it goes into a nam
 
 
 structs = {}
-for match in re.finditer(r"^struct (\w+) \{(.*?)\n?\};?$", types, re.M | re.S):
-    name, body = match.groups()
+for match in re.finditer(r"^struct (\w+) \{(?:([^\n]+)|\n(.*?)\n)\};$", types, re.M | re.S):
+    name, body = match[1], match[2] or match[3]
     body = re.sub(r"//.*", "", body)
+    body = re.sub(r"union \{([^{}]*)\};", r"\1", body)  # of a union without a name: its members are the struct's
     flat = re.sub(r"(union|struct) \{[^{}]*(\{[^{}]*\}[^{}]*)*\} ", "int ", body)
     members = []
     for declaration in flat.split(";"):
@@ -57,7 +58,7 @@ for name in re.findall(r"^CUresult (\w+)\(", api, re.M):
         lines.append(f'static_assert(Compare<decltype(ours::{name}), decltype(::{name})>::value, "{name}: parameters");')
 # A function in whose signature a device stands belongs to the virtual devices, which know it by its declaration.
 ours_declared = set(re.findall(r"^CUresult (\w+)\(", api, re.M))
-device = r"\bCUdevice\b|CUmemLocation|CUmemPoolProps|CUmemAllocationProp\b|CUmemAccessDesc|CUDA_MEM_ALLOC_NODE_PARAMS"
+device = r"\bCUdevice\b|CUmemLocation|CUmemPoolProps|CUmemAllocationProp\b|CUmemAccessDesc|CUDA_MEM_ALLOC_NODE_PARAMS|CUgraphNodeParams|CUmemcpyAttributes|CUDA_MEMCPY3D_BATCH_OP"
 clean = re.sub(r"/\*.*?\*/", "", re.sub(r"//.*", "", open(cuda_h).read()), flags=re.S)
 holes = sorted({name for name, arguments in re.findall(r"\bCUDAAPI\s+(cu\w+)\s*\(([^;{]*?)\)\s*;", clean, re.S)
                 if re.search(device, arguments) and name not in ours_declared})
@@ -70,10 +71,10 @@ for ours, theirs in (("kLimitStackSize", "CU_LIMIT_STACK_SIZE"), ("kMemLocationD
                      ("kGraphNodeChildGraph", "CU_GRAPH_NODE_TYPE_GRAPH"), ("kGraphNodeConditional", "CU_GRAPH_NODE_TYPE_CONDITIONAL"),
                      ("kCaptureModeRelaxed", "CU_STREAM_CAPTURE_MODE_RELAXED"), ("kDeviceAttrPciBusId", "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID"), ("kDeviceAttrPciDeviceId", "CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID"),
                      ("kDeviceAttrPciDomainId", "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID"), ("kPointerContext", "CU_POINTER_ATTRIBUTE_CONTEXT"),
-                     ("kPointerDeviceOrdinal", "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL"), ("kP2PPerformanceRank", "CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK"),
+                     ("kPointerDeviceOrdinal", "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL"), ("kPointerPool", "CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE"), ("kP2PPerformanceRank", "CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK"),
                      ("kP2POnlyPartialNativeAtomic", "CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED"),
                      ("kMemRangePreferredLocation", "CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION"), ("kMemRangeAccessedBy", "CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY"),
-                     ("kMemRangeLastPrefetchLocation", "CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION"), ("kMemAllocationPinned", "CU_MEM_ALLOCATION_TYPE_PINNED"),
+                     ("kMemRangeLastPrefetchLocation", "CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION"), ("kMemAllocationPinned", "CU_MEM_ALLOCATION_TYPE_PINNED"), ("kMemcpyOperandPointer", "CU_MEMCPY_OPERAND_TYPE_POINTER"),
                      ("kDeviceAttrComputeMode", "CU_DEVICE_ATTRIBUTE_COMPUTE_MODE"),
                      ("kGraphNodeKernel", "CU_GRAPH_NODE_TYPE_KERNEL"), ("kGraphNodeMemcpy", "CU_GRAPH_NODE_TYPE_MEMCPY"), ("kGraphNodeMemset", "CU_GRAPH_NODE_TYPE_MEMSET"),
                      ("kGraphFlagAutoFree", "CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH"), ("kGraphFlagUpload", "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD"),

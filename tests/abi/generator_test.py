@@ -35,6 +35,7 @@ def row(name):
 
 
 launch, alloc = row("cuLaunchKernel"), row("cuMemAlloc_v2")
+peer = "cudaMemcpyPeer                                        card\n"
 cases = {
     "unchanged": (None, False, 0, ""),
     "verify, unchanged": (None, True, 0, ""),
@@ -44,6 +45,10 @@ cases = {
     "an allocation that is only forwarded": (replace("driver.symbols", alloc, alloc.replace("intercept", "forward  ")), False, 1, "must be an intercept"),
     "an intercept without a declaration": (replace("driver_api.h", "CUresult cuMemAlloc_v2(", "// CUresult cuMemAlloc_v2("), False, 1, "must declare it"),
     "a class that there is not": (replace("driver.symbols", launch, launch.replace("submit", "submot")), False, 1, "want:"),
+    "a runtime's function with a device that is only passed": (replace("runtime.symbols", peer, peer.replace("card", "pass")), False, 1, "exactly if it is not pass"),
+    "a runtime's function that tells devices without a body": (replace("runtime.symbols", "cudaStreamGetDevice                                   body", "cudaStreamGetDevice card"), False, 1, "needs a body"),
+    "a runtime's function that the list lacks": (replace("runtime.symbols", peer, ""), False, 1, "is not in runtime.symbols"),
+    "a runtime's function of no sort": (replace("runtime.symbols", peer, peer.replace("card", "cart")), False, 1, "want: name becomes"),
     "unsorted": (replace("driver.symbols", alloc, alloc + launch), False, 1, "sorted"),
 }
 bad = 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the two guest libraries are, seen from outside (docs/guest-rules.md): SHIM_FOLDER ABI_FOLDER"""
+"""What the three guest libraries are, seen from outside (docs/guest-rules.md): SHIM_FOLDER ABI_FOLDER"""
 import os
 import re
 import subprocess
@@ -11,7 +11,8 @@ def out(*command):
 
 
 def names(path):
-    return {l.split()[0] for l in open(path) if l.strip() and not l.startswith("#")}
+    """Of the runtime's functions only those are exported to which it matters which device is meant."""
+    return {l.split()[0] for l in open(path) if l.strip() and not l.startswith("#") and l.split()[1] != "pass"}
 
 
 faults = []
@@ -23,13 +24,14 @@ def want(condition, text):
 
 
 shim, abi = sys.argv[1:3]
-for file, symbols, prefix in (("libcuda.so.1", "driver.symbols", "cu"), ("libnvidia-ml.so.1", "nvml.symbols", "nvml")):
+OWN = {"cu": {"berth_shim_version", "berth_shim_devices"}, "nvml": {"berth_shim_version"}, "cuda": set()}
+for file, symbols, prefix in (("libcuda.so.1", "driver.symbols", "cu"), ("libnvidia-ml.so.1", "nvml.symbols", "nvml"),
+                              ("libberth_cudart.so", "runtime.symbols", "cuda")):
     path = os.path.join(shim, file)
     table = [l.split() for l in out("readelf", "--dyn-syms", "-W", path).splitlines() if re.match(r"\s+\d+:", l)]
     exported = {r[7].split("@")[0] for r in table if len(r) > 7 and r[6] != "UND"}
     ours = names(os.path.join(abi, symbols))
-    own = {"berth_shim_version", "berth_shim_devices"} if prefix == "cu" else {"berth_shim_version"}
-    want(exported - own == ours,
+    want(exported - OWN[prefix] == ours,
          f"{file}: exports differ from {symbols}: more {sorted(exported - ours)[:5]}, less {sorted(ours - exported)[:5]}")
     data = [r[7] for r in table if len(r) > 7 and r[6] != "UND" and r[3] == "OBJECT" and r[7].startswith(prefix)]
     want(not data, f"{file}: exports data under the library's names: {data}")
@@ -50,6 +52,9 @@ for file, symbols, prefix in (("libcuda.so.1", "driver.symbols", "cu"), ("libnvi
             want(number != "PRIVATE" and tuple(map(int, number.split("."))) <= (2, 17), f"{file}: {name} is newer than glibc 2.17")
     banned = {"dlsym", "dlvsym", "exit", "_exit", "abort", "__assert_fail", "signal", "sigaction", "malloc", "free", "atexit",
               "__cxa_atexit", "umask", "chdir", "setenv", "putenv", "unsetenv", "printf", "puts"}
+    if prefix == "cuda":  # stands in for no file, so it must ask the loader for the runtime's functions; it exports none such
+        banned.remove("dlsym")
+        want(not any("@" in r[7] for r in table if len(r) > 7 and r[6] != "UND"), f"{file}: a name with a version satisfies one runtime's callers only")
     used = {n.split("@")[0] for n in undefined} & banned
     want(not used, f"{file}: uses {sorted(used)}")
     notes = out("readelf", "-nW", path)

@@ -300,6 +300,63 @@ TEST_F(VirtualDevices, HavePhysicalMemoryOfTheirOwn) {
   }
 }
 
+TEST_F(VirtualDevices, HaveMemoryNodesOfTheirOwn) {
+  D(cuCtxSetCurrent)(primary[0]);
+  CUgraph graph;
+  ASSERT_EQ(D(cuGraphCreate)(&graph, 0), CUDA_SUCCESS);
+  CUmemAccessDesc everybody[kDevices];
+  for (int i = 0; i < kDevices; ++i) everybody[i] = {{1, i}, 3};
+  for (int i = 0; i < kDevices; ++i) {
+    CUDA_MEM_ALLOC_NODE_PARAMS params{{1, 0, {1, i}, nullptr, 0, 0, {}}, everybody, kDevices, 4 * kMiB, 0}, told{};
+    CUgraphNodeParams any{};
+    any.type = 10;
+    any.alloc = params;
+    CUgraphNode nodes[3];
+    EXPECT_EQ(D(cuGraphAddMemAllocNode)(&nodes[0], graph, nullptr, 0, &params), CUDA_SUCCESS) << i;
+    EXPECT_EQ(D(cuGraphAddNode)(&nodes[1], graph, nullptr, 0, &any), CUDA_SUCCESS) << i;
+    EXPECT_NE(any.alloc.dptr, 0u);
+    EXPECT_EQ(any.alloc.poolProps.location.id, i);  // the program's own stays as it is
+    EXPECT_EQ(any.alloc.accessDescCount, size_t{kDevices});
+    EXPECT_EQ(D(cuGraphAddNode_v2)(&nodes[2], graph, nullptr, nullptr, 0, &any), CUDA_SUCCESS) << i;
+    for (CUgraphNode node : nodes) {
+      EXPECT_EQ(D(cuGraphMemAllocNodeGetParams)(node, &told), CUDA_SUCCESS);
+      EXPECT_EQ(told.poolProps.location.id, i);
+    }
+  }
+  CUgraphNodeParams none{};
+  CUgraphNode node;
+  none.type = 10;
+  none.alloc = {{1, 0, {1, kDevices}, nullptr, 0, 0, {}}, nullptr, 0, kMiB, 0};
+  EXPECT_EQ(D(cuGraphAddNode)(&node, graph, nullptr, 0, &none), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(D(cuGraphDestroy)(graph), CUDA_SUCCESS);
+}
+
+TEST_F(VirtualDevices, AreNamedInTheHintsOfCopies) {
+  D(cuCtxSetCurrent)(primary[0]);
+  CUstream stream;
+  ASSERT_EQ(D(cuStreamCreate)(&stream, 1), CUDA_SUCCESS);
+  constexpr size_t kCopies = 6;  // more than are copied on the stack
+  CUdeviceptr from[kCopies], to[kCopies];
+  size_t bytes[kCopies], indices[kCopies];
+  CUmemcpyAttributes hints[kCopies];
+  for (size_t i = 0; i < kCopies; ++i) {
+    from[i] = alloc(kMiB), to[i] = alloc(kMiB), bytes[i] = kMiB, indices[i] = i;
+    hints[i] = {1, {1, static_cast<int>(i) % kDevices}, {1, 3}, 0};
+  }
+  size_t failed = 77;
+  for (size_t kinds : {size_t{1}, kCopies}) {
+    EXPECT_EQ(D(cuMemcpyBatchAsync)(to, from, bytes, kCopies, hints, indices, kinds, &failed, stream), CUDA_SUCCESS);
+    EXPECT_EQ(D(cuMemcpyBatchAsync_v2)(to, from, bytes, kCopies, hints, indices, kinds, stream), CUDA_SUCCESS);
+    EXPECT_EQ(hints[0].dstLocHint.id, 3);
+    hints[0].srcLocHint.id = kDevices;
+    EXPECT_EQ(D(cuMemcpyBatchAsync_v2)(to, from, bytes, kCopies, hints, indices, kinds, stream), CUDA_ERROR_INVALID_VALUE);
+    hints[0].srcLocHint.id = 0;
+  }
+  EXPECT_EQ(D(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+  for (size_t i = 0; i < kCopies; ++i) D(cuMemFree_v2)(from[i]), D(cuMemFree_v2)(to[i]);
+  EXPECT_EQ(D(cuStreamDestroy_v2)(stream), CUDA_SUCCESS);
+}
+
 // The bytes on the accounts of one device are refused there alone; which one is the daemon's to say, so the message must name it.
 TEST_F(VirtualDevices, AreRefusedByTheDaemonOneByOne) {
   D(cuCtxSetCurrent)(primary[2]);
@@ -375,7 +432,6 @@ TEST_F(VirtualDevices, WhatAThreadHasMadeCurrentGetsItsMemory) {
   CUdevice card = -1;
   EXPECT_EQ(D(cuDeviceGetByPCIBusId)(&card, "BE00:03:00.0"), CUDA_SUCCESS);
   EXPECT_EQ(card, 0);  // the runtime knows cards only
-  EXPECT_EQ(view().of_bus_id("BE00:03:00.0"), 2);
   EXPECT_EQ(D(cuCtxSetCurrent)(shared), CUDA_SUCCESS);
 }
 
@@ -387,6 +443,10 @@ TEST_F(VirtualDevices, AResetBesideOthersFreesTheMemoryOfOne) {
   view().make_current(3);
   alloc(8 * kMiB), alloc(4 * kMiB);
   EXPECT_EQ(held_on(3), before[1] + int64_t(12 * kMiB));
+  CUDA_ARRAY_DESCRIPTOR description{1024, 1024, 8, 1};
+  CUarray array;
+  EXPECT_EQ(D(cuArrayCreate_v2)(&array, &description), CUDA_SUCCESS);
+  EXPECT_GT(held_on(3), before[1] + int64_t(12 * kMiB));
   EXPECT_TRUE(view().reset(3));
   EXPECT_EQ(held_on(3), before[1]);
   EXPECT_EQ(held_on(0), before[0] + int64_t(8 * kMiB));

@@ -22,7 +22,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 
 DESTDIR=$folder/stage cmake --install "$build" --prefix /usr >"$folder/log" || { cat "$folder/log"; fail 'install'; }
 mv "$folder/stage/usr" "$folder/moved"
-for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 share/doc/berth/LICENSE share/berth/systemd/berth.toml share/man/man1/berth.1 \
+for file in bin/berth bin/berthd bin/berth-load lib/berth/{shim,sim}/{libcuda,libnvidia-ml}.so.1 lib/berth/shim/libberth_cudart.so share/doc/berth/LICENSE share/berth/systemd/berth.toml share/man/man1/berth.1 \
     share/bash-completion/completions/berth share/zsh/site-functions/_berth share/fish/vendor_completions.d/berth.fish; do
   [[ -s $folder/moved/$file ]] || fail "$file was not installed"
 done
@@ -34,6 +34,8 @@ version=$("$folder/moved/bin/berth" --version)
 result=$("$folder/moved/bin/berth" run -m 1G -- "$folder/moved/bin/berth-load" alloc --grow --step 64M --seconds 0 --json | tail -1)
 [[ $result == *'"name":"CUDA_ERROR_OUT_OF_MEMORY"'* ]] || fail "a job of the moved tree was not held to its quota: $result"
 [[ $result == *'"total_bytes":1073741824'* ]] || fail "a job of the moved tree does not see its quota: $result"
+preloaded=$("$folder/moved/bin/berth" run -g 2 -m 1G -- printenv LD_PRELOAD)
+[[ $preloaded == "$folder/moved/lib/berth/shim/libberth_cudart.so" ]] || fail "a job with virtual devices preloads '$preloaded'"
 stop_daemon
 
 echo mine >"$folder/moved/bin/other"

@@ -24,7 +24,7 @@ class Virtual(Case):
         return dict(line.split("=", 1) for line in output.splitlines())
 
     def tree(self, alias):
-        """An installation with or without a runtime alias library; any that can be loaded will do."""
+        """An installation with or without the runtime alias library."""
         tree = f"{self.folder}/tree"
         if not os.path.exists(tree):
             os.makedirs(f"{tree}/bin")
@@ -33,7 +33,7 @@ class Virtual(Case):
             shutil.copytree(f"{BUILD}/lib/berth", f"{tree}/lib/berth")
         path = f"{tree}/lib/berth/shim/libberth_cudart.so"
         if alias:
-            shutil.copy(f"{SHIM}/libnvidia-ml.so.1", path)
+            shutil.copy(f"{SHIM}/libberth_cudart.so", path)
         elif os.path.exists(path):
             os.unlink(path)
         return f"{tree}/bin/berth", path

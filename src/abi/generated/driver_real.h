@@ -377,6 +377,12 @@ inline CUresult cuGraphAddMemcpyNode(CUgraphNode* a0, CUgraph a1, const CUgraphN
 inline CUresult cuGraphAddMemsetNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, const CUDA_MEMSET_NODE_PARAMS* a4, CUcontext a5) {
   return driver_slot<decltype(&::cuGraphAddMemsetNode)>(abi::driver::Row::cuGraphAddMemsetNode)(a0, a1, a2, a3, a4, a5);
 }
+inline CUresult cuGraphAddNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, CUgraphNodeParams* a4) {
+  return driver_slot<decltype(&::cuGraphAddNode)>(abi::driver::Row::cuGraphAddNode)(a0, a1, a2, a3, a4);
+}
+inline CUresult cuGraphAddNode_v2(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, const CUgraphEdgeData* a3, size_t a4, CUgraphNodeParams* a5) {
+  return driver_slot<decltype(&::cuGraphAddNode_v2)>(abi::driver::Row::cuGraphAddNode_v2)(a0, a1, a2, a3, a4, a5);
+}
 inline CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode a0, CUgraph* a1) {
   return driver_slot<decltype(&::cuGraphChildGraphNodeGetGraph)>(abi::driver::Row::cuGraphChildGraphNodeGetGraph)(a0, a1);
 }
@@ -851,16 +857,16 @@ inline CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* a0, CUstream a1) {
 inline CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* a0, CUstream a1) {
   return driver_slot<decltype(&::cuMemcpy3DAsync_v2_ptsz)>(abi::driver::Row::cuMemcpy3DAsync_v2_ptsz)(a0, a1);
 }
-inline CUresult cuMemcpy3DBatchAsync(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+inline CUresult cuMemcpy3DBatchAsync(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
   return driver_slot<decltype(&::cuMemcpy3DBatchAsync)>(abi::driver::Row::cuMemcpy3DBatchAsync)(a0, a1, a2, a3, a4);
 }
-inline CUresult cuMemcpy3DBatchAsync_ptsz(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+inline CUresult cuMemcpy3DBatchAsync_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
   return driver_slot<decltype(&::cuMemcpy3DBatchAsync_ptsz)>(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz)(a0, a1, a2, a3, a4);
 }
-inline CUresult cuMemcpy3DBatchAsync_v2(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+inline CUresult cuMemcpy3DBatchAsync_v2(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
   return driver_slot<decltype(&::cuMemcpy3DBatchAsync_v2)>(abi::driver::Row::cuMemcpy3DBatchAsync_v2)(a0, a1, a2, a3);
 }
-inline CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+inline CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
   return driver_slot<decltype(&::cuMemcpy3DBatchAsync_v2_ptsz)>(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz)(a0, a1, a2, a3);
 }
 inline CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* a0) {

@@ -149,19 +149,19 @@ extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DAsync_v2_ptsz, a0, a1));
   return call.done(real::cuMemcpy3DAsync_v2_ptsz(a0, a1));
 }
-extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
   shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync, a0, a1, a2, a3, a4));
   return call.done(real::cuMemcpy3DBatchAsync(a0, a1, a2, a3, a4));
 }
-extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_ptsz(size_t a0, void* a1, size_t* a2, uint64_t a3, CUstream a4) {
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz, a0, a1, a2, a3, a4));
   return call.done(real::cuMemcpy3DBatchAsync_ptsz(a0, a1, a2, a3, a4));
 }
-extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
   shim::SubmitCall call({false, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_v2, a0, a1, a2, a3));
   return call.done(real::cuMemcpy3DBatchAsync_v2(a0, a1, a2, a3));
 }
-extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, void* a1, uint64_t a2, CUstream a3) {
+extern "C" __attribute__((visibility("hidden"))) CUresult berth_submit_cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
   shim::SubmitCall call({true, false}, shim::work_of(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz, a0, a1, a2, a3));
   return call.done(real::cuMemcpy3DBatchAsync_v2_ptsz(a0, a1, a2, a3));
 }

@@ -64,7 +64,11 @@ CUresult entry_cuGLGetDevices(unsigned* a0, CUdevice* a1, unsigned a2, int a3) {
 CUresult entry_cuGLGetDevices_v2(unsigned* a0, CUdevice* a1, unsigned a2, int a3) { return shim::virtual_device::cuGLGetDevices_v2(&raw::cuGLGetDevices_v2, a0, a1, a2, a3); }
 CUresult entry_cuGetExportTable(const void** a0, const CUuuid* a1) { return shim::virtual_device::cuGetExportTable(&raw::cuGetExportTable, a0, a1); }
 CUresult entry_cuGraphAddMemAllocNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, CUDA_MEM_ALLOC_NODE_PARAMS* a4) { return shim::virtual_device::cuGraphAddMemAllocNode(&raw::cuGraphAddMemAllocNode, a0, a1, a2, a3, a4); }
+CUresult entry_cuGraphAddNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, CUgraphNodeParams* a4) { return shim::virtual_device::cuGraphAddNode(&raw::cuGraphAddNode, a0, a1, a2, a3, a4); }
+CUresult entry_cuGraphAddNode_v2(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, const CUgraphEdgeData* a3, size_t a4, CUgraphNodeParams* a5) { return shim::virtual_device::cuGraphAddNode_v2(&raw::cuGraphAddNode_v2, a0, a1, a2, a3, a4, a5); }
+CUresult entry_cuGraphExecNodeSetParams(CUgraphExec a0, CUgraphNode a1, CUgraphNodeParams* a2) { return shim::virtual_device::cuGraphExecNodeSetParams(&raw::cuGraphExecNodeSetParams, a0, a1, a2); }
 CUresult entry_cuGraphMemAllocNodeGetParams(CUgraphNode a0, CUDA_MEM_ALLOC_NODE_PARAMS* a1) { return shim::virtual_device::cuGraphMemAllocNodeGetParams(&raw::cuGraphMemAllocNodeGetParams, a0, a1); }
+CUresult entry_cuGraphNodeSetParams(CUgraphNode a0, CUgraphNodeParams* a1) { return shim::virtual_device::cuGraphNodeSetParams(&raw::cuGraphNodeSetParams, a0, a1); }
 CUresult entry_cuGreenCtxCreate(CUgreenCtx* a0, CUdevResourceDesc a1, CUdevice a2, unsigned a3) { return raw::cuGreenCtxCreate(a0, a1, shim::on_card(a2), a3); }
 CUresult entry_cuKernelGetAttribute(int* a0, CUfunction_attribute a1, CUkernel a2, CUdevice a3) { return raw::cuKernelGetAttribute(a0, a1, a2, shim::on_card(a3)); }
 CUresult entry_cuKernelSetAttribute(CUfunction_attribute a0, int a1, CUkernel a2, CUdevice a3) { return raw::cuKernelSetAttribute(a0, a1, a2, shim::on_card(a3)); }
@@ -94,6 +98,14 @@ CUresult entry_cuMemRangeGetAttribute(void* a0, size_t a1, CUmem_range_attribute
 CUresult entry_cuMemRangeGetAttributes(void** a0, size_t* a1, CUmem_range_attribute* a2, size_t a3, CUdeviceptr a4, size_t a5) { return shim::virtual_device::cuMemRangeGetAttributes(&raw::cuMemRangeGetAttributes, a0, a1, a2, a3, a4, a5); }
 CUresult entry_cuMemSetAccess(CUdeviceptr a0, size_t a1, const CUmemAccessDesc* a2, size_t a3) { return shim::virtual_device::cuMemSetAccess(&raw::cuMemSetAccess, a0, a1, a2, a3); }
 CUresult entry_cuMemSetMemPool(CUmemLocation* a0, CUmemAllocationType a1, CUmemoryPool a2) { return shim::virtual_device::cuMemSetMemPool(&raw::cuMemSetMemPool, a0, a1, a2); }
+CUresult entry_cuMemcpy3DBatchAsync(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) { return shim::virtual_device::cuMemcpy3DBatchAsync(&raw::cuMemcpy3DBatchAsync, a0, a1, a2, a3, a4); }
+CUresult entry_cuMemcpy3DBatchAsync_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) { return shim::virtual_device::cuMemcpy3DBatchAsync(&raw::cuMemcpy3DBatchAsync_ptsz, a0, a1, a2, a3, a4); }
+CUresult entry_cuMemcpy3DBatchAsync_v2(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) { return shim::virtual_device::cuMemcpy3DBatchAsync_v2(&raw::cuMemcpy3DBatchAsync_v2, a0, a1, a2, a3); }
+CUresult entry_cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) { return shim::virtual_device::cuMemcpy3DBatchAsync_v2(&raw::cuMemcpy3DBatchAsync_v2_ptsz, a0, a1, a2, a3); }
+CUresult entry_cuMemcpyBatchAsync(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, size_t* a7, CUstream a8) { return shim::virtual_device::cuMemcpyBatchAsync(&raw::cuMemcpyBatchAsync, a0, a1, a2, a3, a4, a5, a6, a7, a8); }
+CUresult entry_cuMemcpyBatchAsync_ptsz(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, size_t* a7, CUstream a8) { return shim::virtual_device::cuMemcpyBatchAsync(&raw::cuMemcpyBatchAsync_ptsz, a0, a1, a2, a3, a4, a5, a6, a7, a8); }
+CUresult entry_cuMemcpyBatchAsync_v2(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, CUstream a7) { return shim::virtual_device::cuMemcpyBatchAsync_v2(&raw::cuMemcpyBatchAsync_v2, a0, a1, a2, a3, a4, a5, a6, a7); }
+CUresult entry_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, CUstream a7) { return shim::virtual_device::cuMemcpyBatchAsync_v2(&raw::cuMemcpyBatchAsync_v2_ptsz, a0, a1, a2, a3, a4, a5, a6, a7); }
 CUresult entry_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* a0, CUmipmappedArray a1, CUdevice a2) { return raw::cuMipmappedArrayGetMemoryRequirements(a0, a1, shim::on_card(a2)); }
 CUresult entry_cuMulticastAddDevice(CUmemGenericAllocationHandle a0, CUdevice a1) { return raw::cuMulticastAddDevice(a0, shim::on_card(a1)); }
 CUresult entry_cuMulticastUnbind(CUmemGenericAllocationHandle a0, CUdevice a1, size_t a2, size_t a3) { return raw::cuMulticastUnbind(a0, shim::on_card(a1), a2, a3); }
@@ -168,7 +180,11 @@ const VirtualEntry kVirtualEntries[] = {
     {static_cast<int>(abi::driver::Row::cuGLGetDevices_v2), reinterpret_cast<void*>(&entry_cuGLGetDevices_v2)},
     {static_cast<int>(abi::driver::Row::cuGetExportTable), reinterpret_cast<void*>(&entry_cuGetExportTable)},
     {static_cast<int>(abi::driver::Row::cuGraphAddMemAllocNode), reinterpret_cast<void*>(&entry_cuGraphAddMemAllocNode)},
+    {static_cast<int>(abi::driver::Row::cuGraphAddNode), reinterpret_cast<void*>(&entry_cuGraphAddNode)},
+    {static_cast<int>(abi::driver::Row::cuGraphAddNode_v2), reinterpret_cast<void*>(&entry_cuGraphAddNode_v2)},
+    {static_cast<int>(abi::driver::Row::cuGraphExecNodeSetParams), reinterpret_cast<void*>(&entry_cuGraphExecNodeSetParams)},
     {static_cast<int>(abi::driver::Row::cuGraphMemAllocNodeGetParams), reinterpret_cast<void*>(&entry_cuGraphMemAllocNodeGetParams)},
+    {static_cast<int>(abi::driver::Row::cuGraphNodeSetParams), reinterpret_cast<void*>(&entry_cuGraphNodeSetParams)},
     {static_cast<int>(abi::driver::Row::cuGreenCtxCreate), reinterpret_cast<void*>(&entry_cuGreenCtxCreate)},
     {static_cast<int>(abi::driver::Row::cuKernelGetAttribute), reinterpret_cast<void*>(&entry_cuKernelGetAttribute)},
     {static_cast<int>(abi::driver::Row::cuKernelSetAttribute), reinterpret_cast<void*>(&entry_cuKernelSetAttribute)},
@@ -198,6 +214,14 @@ const VirtualEntry kVirtualEntries[] = {
     {static_cast<int>(abi::driver::Row::cuMemRangeGetAttributes), reinterpret_cast<void*>(&entry_cuMemRangeGetAttributes)},
     {static_cast<int>(abi::driver::Row::cuMemSetAccess), reinterpret_cast<void*>(&entry_cuMemSetAccess)},
     {static_cast<int>(abi::driver::Row::cuMemSetMemPool), reinterpret_cast<void*>(&entry_cuMemSetMemPool)},
+    {static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync), reinterpret_cast<void*>(&entry_cuMemcpy3DBatchAsync)},
+    {static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz), reinterpret_cast<void*>(&entry_cuMemcpy3DBatchAsync_ptsz)},
+    {static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_v2), reinterpret_cast<void*>(&entry_cuMemcpy3DBatchAsync_v2)},
+    {static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz), reinterpret_cast<void*>(&entry_cuMemcpy3DBatchAsync_v2_ptsz)},
+    {static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync), reinterpret_cast<void*>(&entry_cuMemcpyBatchAsync)},
+    {static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_ptsz), reinterpret_cast<void*>(&entry_cuMemcpyBatchAsync_ptsz)},
+    {static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_v2), reinterpret_cast<void*>(&entry_cuMemcpyBatchAsync_v2)},
+    {static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_v2_ptsz), reinterpret_cast<void*>(&entry_cuMemcpyBatchAsync_v2_ptsz)},
     {static_cast<int>(abi::driver::Row::cuMipmappedArrayGetMemoryRequirements), reinterpret_cast<void*>(&entry_cuMipmappedArrayGetMemoryRequirements)},
     {static_cast<int>(abi::driver::Row::cuMulticastAddDevice), reinterpret_cast<void*>(&entry_cuMulticastAddDevice)},
     {static_cast<int>(abi::driver::Row::cuMulticastUnbind), reinterpret_cast<void*>(&entry_cuMulticastUnbind)},

@@ -169,8 +169,20 @@ inline CUresult cuGetExportTable(const void** a0, const CUuuid* a1) {
 inline CUresult cuGraphAddMemAllocNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, CUDA_MEM_ALLOC_NODE_PARAMS* a4) {
   return reinterpret_cast<decltype(&::cuGraphAddMemAllocNode)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphAddMemAllocNode)])(a0, a1, a2, a3, a4);
 }
+inline CUresult cuGraphAddNode(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, size_t a3, CUgraphNodeParams* a4) {
+  return reinterpret_cast<decltype(&::cuGraphAddNode)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphAddNode)])(a0, a1, a2, a3, a4);
+}
+inline CUresult cuGraphAddNode_v2(CUgraphNode* a0, CUgraph a1, const CUgraphNode* a2, const CUgraphEdgeData* a3, size_t a4, CUgraphNodeParams* a5) {
+  return reinterpret_cast<decltype(&::cuGraphAddNode_v2)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphAddNode_v2)])(a0, a1, a2, a3, a4, a5);
+}
+inline CUresult cuGraphExecNodeSetParams(CUgraphExec a0, CUgraphNode a1, CUgraphNodeParams* a2) {
+  return reinterpret_cast<decltype(&::cuGraphExecNodeSetParams)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphExecNodeSetParams)])(a0, a1, a2);
+}
 inline CUresult cuGraphMemAllocNodeGetParams(CUgraphNode a0, CUDA_MEM_ALLOC_NODE_PARAMS* a1) {
   return reinterpret_cast<decltype(&::cuGraphMemAllocNodeGetParams)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphMemAllocNodeGetParams)])(a0, a1);
+}
+inline CUresult cuGraphNodeSetParams(CUgraphNode a0, CUgraphNodeParams* a1) {
+  return reinterpret_cast<decltype(&::cuGraphNodeSetParams)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGraphNodeSetParams)])(a0, a1);
 }
 inline CUresult cuGreenCtxCreate(CUgreenCtx* a0, CUdevResourceDesc a1, CUdevice a2, unsigned a3) {
   return reinterpret_cast<decltype(&::cuGreenCtxCreate)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuGreenCtxCreate)])(a0, a1, a2, a3);
@@ -259,6 +271,30 @@ inline CUresult cuMemSetAccess(CUdeviceptr a0, size_t a1, const CUmemAccessDesc*
 inline CUresult cuMemSetMemPool(CUmemLocation* a0, CUmemAllocationType a1, CUmemoryPool a2) {
   return reinterpret_cast<decltype(&::cuMemSetMemPool)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemSetMemPool)])(a0, a1, a2);
 }
+inline CUresult cuMemcpy3DBatchAsync(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  return reinterpret_cast<decltype(&::cuMemcpy3DBatchAsync)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync)])(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemcpy3DBatchAsync_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, size_t* a2, uint64_t a3, CUstream a4) {
+  return reinterpret_cast<decltype(&::cuMemcpy3DBatchAsync_ptsz)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_ptsz)])(a0, a1, a2, a3, a4);
+}
+inline CUresult cuMemcpy3DBatchAsync_v2(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
+  return reinterpret_cast<decltype(&::cuMemcpy3DBatchAsync_v2)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_v2)])(a0, a1, a2, a3);
+}
+inline CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t a0, CUDA_MEMCPY3D_BATCH_OP* a1, uint64_t a2, CUstream a3) {
+  return reinterpret_cast<decltype(&::cuMemcpy3DBatchAsync_v2_ptsz)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpy3DBatchAsync_v2_ptsz)])(a0, a1, a2, a3);
+}
+inline CUresult cuMemcpyBatchAsync(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, size_t* a7, CUstream a8) {
+  return reinterpret_cast<decltype(&::cuMemcpyBatchAsync)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync)])(a0, a1, a2, a3, a4, a5, a6, a7, a8);
+}
+inline CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, size_t* a7, CUstream a8) {
+  return reinterpret_cast<decltype(&::cuMemcpyBatchAsync_ptsz)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_ptsz)])(a0, a1, a2, a3, a4, a5, a6, a7, a8);
+}
+inline CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, CUstream a7) {
+  return reinterpret_cast<decltype(&::cuMemcpyBatchAsync_v2)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_v2)])(a0, a1, a2, a3, a4, a5, a6, a7);
+}
+inline CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* a0, CUdeviceptr* a1, size_t* a2, size_t a3, CUmemcpyAttributes* a4, size_t* a5, size_t a6, CUstream a7) {
+  return reinterpret_cast<decltype(&::cuMemcpyBatchAsync_v2_ptsz)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMemcpyBatchAsync_v2_ptsz)])(a0, a1, a2, a3, a4, a5, a6, a7);
+}
 inline CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* a0, CUmipmappedArray a1, CUdevice a2) {
   return reinterpret_cast<decltype(&::cuMipmappedArrayGetMemoryRequirements)>(berth_driver_raw[static_cast<int>(abi::driver::Row::cuMipmappedArrayGetMemoryRequirements)])(a0, a1, a2);
 }
@@ -337,7 +373,11 @@ CUresult cuGLGetDevices(decltype(&::cuGLGetDevices) raw, unsigned*, CUdevice*, u
 CUresult cuGLGetDevices_v2(decltype(&::cuGLGetDevices_v2) raw, unsigned*, CUdevice*, unsigned, int);
 CUresult cuGetExportTable(decltype(&::cuGetExportTable) raw, const void**, const CUuuid*);
 CUresult cuGraphAddMemAllocNode(decltype(&::cuGraphAddMemAllocNode) raw, CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUDA_MEM_ALLOC_NODE_PARAMS*);
+CUresult cuGraphAddNode(decltype(&::cuGraphAddNode) raw, CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraphNodeParams*);
+CUresult cuGraphAddNode_v2(decltype(&::cuGraphAddNode_v2) raw, CUgraphNode*, CUgraph, const CUgraphNode*, const CUgraphEdgeData*, size_t, CUgraphNodeParams*);
+CUresult cuGraphExecNodeSetParams(decltype(&::cuGraphExecNodeSetParams) raw, CUgraphExec, CUgraphNode, CUgraphNodeParams*);
 CUresult cuGraphMemAllocNodeGetParams(decltype(&::cuGraphMemAllocNodeGetParams) raw, CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS*);
+CUresult cuGraphNodeSetParams(decltype(&::cuGraphNodeSetParams) raw, CUgraphNode, CUgraphNodeParams*);
 CUresult cuMemAllocAsync(decltype(&::cuMemAllocAsync) raw, CUdeviceptr*, size_t, CUstream);
 CUresult cuMemDiscardAndPrefetchBatchAsync(decltype(&::cuMemDiscardAndPrefetchBatchAsync) raw, CUdeviceptr*, size_t*, size_t, CUmemLocation*, size_t*, size_t, uint64_t, CUstream);
 CUresult cuMemGetAllocationPropertiesFromHandle(decltype(&::cuMemGetAllocationPropertiesFromHandle) raw, CUmemAllocationProp*, CUmemGenericAllocationHandle);
@@ -349,6 +389,10 @@ CUresult cuMemRangeGetAttribute(decltype(&::cuMemRangeGetAttribute) raw, void*, 
 CUresult cuMemRangeGetAttributes(decltype(&::cuMemRangeGetAttributes) raw, void**, size_t*, CUmem_range_attribute*, size_t, CUdeviceptr, size_t);
 CUresult cuMemSetAccess(decltype(&::cuMemSetAccess) raw, CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
 CUresult cuMemSetMemPool(decltype(&::cuMemSetMemPool) raw, CUmemLocation*, CUmemAllocationType, CUmemoryPool);
+CUresult cuMemcpy3DBatchAsync(decltype(&::cuMemcpy3DBatchAsync) raw, size_t, CUDA_MEMCPY3D_BATCH_OP*, size_t*, uint64_t, CUstream);
+CUresult cuMemcpy3DBatchAsync_v2(decltype(&::cuMemcpy3DBatchAsync_v2) raw, size_t, CUDA_MEMCPY3D_BATCH_OP*, uint64_t, CUstream);
+CUresult cuMemcpyBatchAsync(decltype(&::cuMemcpyBatchAsync) raw, CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*, size_t*, size_t, size_t*, CUstream);
+CUresult cuMemcpyBatchAsync_v2(decltype(&::cuMemcpyBatchAsync_v2) raw, CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*, size_t*, size_t, CUstream);
 CUresult cuPointerGetAttribute(decltype(&::cuPointerGetAttribute) raw, void*, CUpointer_attribute, CUdeviceptr);
 CUresult cuPointerGetAttributes(decltype(&::cuPointerGetAttributes) raw, unsigned, CUpointer_attribute*, void**, CUdeviceptr);
 CUresult cuStreamCreate(decltype(&::cuStreamCreate) raw, CUstream*, unsigned);
@@ -367,6 +411,6 @@ struct VirtualEntry {
   void* entry;
 };
 extern const VirtualEntry kVirtualEntries[];
-inline constexpr int kVirtualEntryCount = 98;
+inline constexpr int kVirtualEntryCount = 110;
 
 }  // namespace berth::shim
